@@ -1,0 +1,221 @@
+//! What callers say to the engine, and what they get back.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use model::epk::EpkRange;
+use model::partition_key::PartitionKey;
+use model::throughput::Throughput;
+use model::token::{Etag, Match};
+use model::{Error, Result};
+use serde_json::{Map, Value};
+
+use crate::Kind;
+
+/// How a request names a resource: from the account down, each step by name or by rid.
+/// Empty is the account itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Link(pub Vec<(Kind, String)>);
+
+impl Link {
+    /// The link one step up, with the last step.
+    pub fn split_last(&self) -> Option<(Link, Kind, &str)> {
+        let ((kind, name), above) = self.0.split_last()?;
+        Some((Link(above.to_vec()), *kind, name))
+    }
+}
+
+/// A resource of the account: anything but items.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Resource {
+    /// What it is.
+    pub kind: Kind,
+    /// Its name.
+    pub id: String,
+    /// Its resource id.
+    pub rid: String,
+    /// Resource id of what it belongs to; empty for databases and offers.
+    pub owner: String,
+    /// `dbs/<rid>/…/`, ending in a slash.
+    pub self_link: String,
+    /// Its version.
+    pub etag: Etag,
+    /// When it was last changed, in seconds since 1970.
+    pub ts: u32,
+    /// What the user said of it, completed with defaults; `id` included, system properties not.
+    pub body: Map<String, Value>,
+}
+
+/// What a create may bring beside the body.
+#[derive(Debug, Clone, Default)]
+pub struct CreateOptions {
+    /// Provisioned throughput, for databases and containers.
+    pub throughput: Option<Throughput>,
+    /// Replace what has the same id.
+    pub upsert: bool,
+}
+
+/// What a create gave.
+#[derive(Debug, Clone)]
+pub struct Created {
+    /// The resource as it is now.
+    pub resource: Arc<Resource>,
+    /// False where an upsert replaced.
+    pub created: bool,
+}
+
+/// Which way an offer changes its kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Migration {
+    /// From manual throughput to autoscale.
+    ToAutoscale,
+    /// From autoscale to manual throughput.
+    ToManual,
+}
+
+/// What a replace may bring beside the body.
+#[derive(Debug, Clone, Default)]
+pub struct ReplaceOptions {
+    /// Etag conditions.
+    pub conditions: Conditions,
+    /// For offers only.
+    pub migration: Option<Migration>,
+}
+
+/// Etag conditions of a request.
+#[derive(Debug, Clone, Default)]
+pub struct Conditions {
+    /// Go on only if the current etag is this one.
+    pub if_match: Option<Match>,
+    /// Go on only if the current etag is not this one.
+    pub if_none_match: Option<Match>,
+}
+
+/// How much of a list is wanted, and from where.
+#[derive(Debug, Clone, Default)]
+pub struct Page {
+    /// Most entries; `None` leaves it to us.
+    pub items: Option<usize>,
+    /// The continuation of the page before.
+    pub continuation: Option<String>,
+}
+
+/// A page of resources.
+#[derive(Debug, Clone)]
+pub struct ResourcePage {
+    /// Resource id of the owner; empty for the account.
+    pub owner: String,
+    /// The resources, oldest first.
+    pub resources: Vec<Arc<Resource>>,
+    /// Present when there is more.
+    pub continuation: Option<String>,
+}
+
+/// Where in the order of its partition a request was served.
+#[derive(Debug, Clone)]
+pub struct At {
+    /// Id of the partition key range.
+    pub range: Arc<str>,
+    /// The newest LSN that the answer takes into account.
+    pub lsn: u64,
+    /// The LSN of the item itself, where there is one.
+    pub item_lsn: Option<u64>,
+}
+
+/// The answer of a partition: position and charge come with refusals too.
+#[derive(Debug, Clone)]
+pub struct Answer<T> {
+    /// Where it was served.
+    pub at: At,
+    /// Request units.
+    pub charge: f64,
+    /// How long to wait before trying again, when throttled.
+    pub retry_after_ms: Option<u64>,
+    /// What was asked for.
+    pub result: Result<T>,
+}
+
+impl<T> Answer<T> {
+    /// The same answer with another payload.
+    pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Answer<U> {
+        let Self { at, charge, retry_after_ms, result } = self;
+        Answer { at, charge, retry_after_ms, result: result.map(f) }
+    }
+}
+
+/// An item as a write left it, or a read found it.
+#[derive(Debug, Clone)]
+pub struct ItemWrite {
+    /// The whole item with its system properties; empty after a delete.
+    pub body: Bytes,
+    /// Its etag.
+    pub etag: Etag,
+    /// True when it did not exist before.
+    pub created: bool,
+}
+
+/// Which part of a container a request is about.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Scope {
+    /// All of it.
+    Everything,
+    /// One partition key range, by id.
+    Range(String),
+    /// One partition key, or all that begin with it (hierarchical keys).
+    Key(PartitionKey),
+    /// A part of the key space.
+    Epk(EpkRange),
+}
+
+/// A page of items.
+#[derive(Debug, Clone)]
+pub struct ItemPage {
+    /// Whole items, as stored.
+    pub bodies: Vec<Bytes>,
+    /// Present when there is more.
+    pub continuation: Option<String>,
+}
+
+/// A partition key range, as clients see partitions.
+#[derive(Debug, Clone)]
+pub struct Range {
+    /// Its id, a decimal number.
+    pub id: Arc<str>,
+    /// Its resource id.
+    pub rid: String,
+    /// What it covers.
+    pub span: EpkRange,
+    /// The ranges it came from.
+    pub parents: Vec<String>,
+    /// Share of the container's throughput.
+    pub throughput_fraction: f64,
+}
+
+/// All ranges of a container.
+#[derive(Debug, Clone)]
+pub struct Ranges {
+    /// Changes whenever the ranges do.
+    pub etag: Etag,
+    /// From the lowest to the highest.
+    pub ranges: Vec<Range>,
+}
+
+/// The storage's complaints, as the caller should hear them.
+pub(crate) fn storage(error: kv::Error) -> Error {
+    use model::Fault;
+    match error {
+        kv::Error::Busy => {
+            Error::new(Fault::TooManyRequests, "too many writes are waiting; try again shortly")
+        }
+        kv::Error::TooLarge(what) => Error::new(Fault::TooLarge, what),
+        kv::Error::Fenced | kv::Error::Closed => Error::new(Fault::Unavailable, error.to_string()),
+        kv::Error::Poisoned(_) | kv::Error::Io(_) | kv::Error::Refused(_) => {
+            tracing::error!(%error, "storage");
+            Error::new(Fault::Unavailable, error.to_string())
+        }
+        kv::Error::Corrupt(_) => {
+            tracing::error!(%error, "storage");
+            Error::new(Fault::Internal, error.to_string())
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! The one place where LSNs are handed out.
+//!
+//! A write reads what it needs from the published view, without a lock, then enters the
+//! partition's writer for the short moment in which it decides, takes the next LSN and
+//! submits one batch; it leaves before the batch is on disk and waits outside. What has been
+//! submitted but may not be in a reader's view yet stands in the [`Overlay`].
+//!
+//! Invariants:
+//! - LSN order is submission order: both are taken under the same lock.
+//! - A decision sees every earlier decision of the partition. The overlay keeps all writes
+//!   after its horizon; a read taken from a view older than the horizon is done again.
+//! - A refused decision leaves no trace: no LSN, no row.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use kv::{CommitNo, Keyspace, Op};
+use model::Result;
+
+use crate::api::storage;
+use crate::keys::{self, Head};
+use crate::partition::Partition;
+
+/// Entries that the overlay may hold before it looks for some to forget.
+const OVERLAY_ENTRIES: usize = 512;
+
+/// A key in one of the keyspaces.
+pub(crate) type Place = (Keyspace, Bytes);
+
+/// The state behind the writer's lock.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    head: Head,
+    overlay: Overlay,
+}
+
+impl Writer {
+    pub(crate) fn new(head: Head, horizon: CommitNo) -> Mutex<Self> {
+        let overlay = Overlay { horizon, newest: HashMap::new(), order: VecDeque::new() };
+        Mutex::new(Self { head, overlay })
+    }
+
+    pub(crate) fn head(&self) -> Head {
+        self.head
+    }
+}
+
+/// What was submitted lately, by key.
+#[derive(Debug)]
+struct Overlay {
+    /// Everything submitted after this commit is here.
+    horizon: CommitNo,
+    newest: HashMap<Place, (CommitNo, Option<Bytes>)>,
+    order: VecDeque<(CommitNo, Place)>,
+}
+
+impl Overlay {
+    fn remember(&mut self, no: CommitNo, place: Place, value: Option<Bytes>) {
+        self.order.push_back((no, place.clone()));
+        self.newest.insert(place, (no, value));
+    }
+
+    /// Forgets what every view from now on contains.
+    fn forget(&mut self, published: CommitNo) {
+        while let Some((no, _)) = self.order.front()
+            && *no <= published
+        {
+            let (no, place) = self.order.pop_front().expect("the front was just seen");
+            if self.newest.get(&place).is_some_and(|(newest, _)| *newest == no) {
+                self.newest.remove(&place);
+            }
+        }
+        self.horizon = self.horizon.max(published);
+    }
+}
+
+/// A decision in the making: what it reads, and what it would write.
+pub(crate) struct Draft<'a> {
+    /// The LSN it will have.
+    pub lsn: u64,
+    /// Counters as they will be.
+    pub head: Head,
+    overlay: &'a Overlay,
+    reads: &'a [(Place, Option<Bytes>)],
+    batch: Vec<Op>,
+}
+
+impl Draft<'_> {
+    /// The value of a key, which must be in the read set; earlier writes of this draft included.
+    pub fn get(&self, place: &Place) -> Option<Bytes> {
+        let own = self.batch.iter().rev().find(|op| touches(op, place));
+        if let Some(op) = own {
+            return match op {
+                Op::Put(_, _, value) => Some(value.clone()),
+                Op::Delete(..) | Op::DeleteOnce(..) => None,
+            };
+        }
+        if let Some((_, value)) = self.overlay.newest.get(place) {
+            return value.clone();
+        }
+        let read = self.reads.iter().find(|(read, _)| read == place);
+        debug_assert!(read.is_some(), "every key a decision looks at is read beforehand");
+        read.and_then(|(_, value)| value.clone())
+    }
+
+    /// Sets a key.
+    pub fn put(&mut self, keyspace: Keyspace, key: Bytes, value: Bytes) {
+        self.batch.push(Op::Put(keyspace, key, value));
+    }
+
+    /// Removes a key that may have been put many times.
+    pub fn delete(&mut self, keyspace: Keyspace, key: Bytes) {
+        self.batch.push(Op::Delete(keyspace, key));
+    }
+
+    /// Removes a key that was put once.
+    pub fn delete_once(&mut self, keyspace: Keyspace, key: Bytes) {
+        self.batch.push(Op::DeleteOnce(keyspace, key));
+    }
+}
+
+fn touches(op: &Op, (keyspace, key): &Place) -> bool {
+    match op {
+        Op::Put(k, at, _) | Op::Delete(k, at) | Op::DeleteOnce(k, at) => k == keyspace && at == key,
+    }
+}
+
+impl Partition {
+    /// Reads `places`, decides, and makes the decision durable. Returns what was decided; a
+    /// refusal comes with nothing written. `decide` may run again on fresher reads.
+    pub(crate) async fn commit<T>(
+        &self,
+        now_ms: u64,
+        places: Vec<Place>,
+        mut decide: impl FnMut(&mut Draft<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let mut reads: Vec<(Place, Option<Bytes>)> =
+            places.into_iter().map(|place| (place, None)).collect();
+        loop {
+            let view = self.owner.published();
+            for ((keyspace, key), value) in &mut reads {
+                *value = view.get(*keyspace, key).await.map_err(storage)?;
+            }
+            let submitted = {
+                let mut writer = self.writer();
+                if view.commit() < writer.overlay.horizon {
+                    // Somebody's write has been published and forgotten since the view was taken.
+                    continue;
+                }
+                self.submit(&mut writer, now_ms, &reads, &mut decide)?
+            };
+            let (decided, ticket, lsn) = submitted;
+            ticket.durable().await.map_err(storage)?;
+            self.durable_up_to(lsn);
+            return Ok(decided);
+        }
+    }
+
+    fn submit<T>(
+        &self,
+        writer: &mut Writer,
+        now_ms: u64,
+        reads: &[(Place, Option<Bytes>)],
+        decide: &mut impl FnMut(&mut Draft<'_>) -> Result<T>,
+    ) -> Result<(T, kv::Ticket, u64)> {
+        let lsn = writer.head.lsn + 1;
+        let head = Head { lsn, ts_ms: now_ms.max(writer.head.ts_ms), ..writer.head };
+        let mut draft =
+            Draft { lsn, head, overlay: &writer.overlay, reads, batch: Vec::with_capacity(5) };
+        let decided = decide(&mut draft)?;
+        let Draft { head, mut batch, .. } = draft;
+        batch.push(Op::Put(Keyspace::Meta, keys::HEAD, head.encode()));
+        let remembered: Vec<(Place, Option<Bytes>)> = batch.iter().filter_map(remembered).collect();
+        let ticket = self.owner.submit(batch).map_err(storage)?;
+        writer.head = head;
+        if writer.overlay.order.len() > OVERLAY_ENTRIES {
+            writer.overlay.forget(self.owner.published().commit());
+        }
+        for (place, value) in remembered {
+            writer.overlay.remember(ticket.no(), place, value);
+        }
+        Ok((decided, ticket, lsn))
+    }
+
+    pub(crate) fn writer(&self) -> MutexGuard<'_, Writer> {
+        // A panic inside a decision leaves the writer as it was: nothing is assigned before submit.
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What later decisions may look at: bodies and heads are not among it.
+fn remembered(op: &Op) -> Option<(Place, Option<Bytes>)> {
+    let (keyspace, key, value) = match op {
+        Op::Put(keyspace, key, value) => (*keyspace, key, Some(value.clone())),
+        Op::Delete(keyspace, key) | Op::DeleteOnce(keyspace, key) => (*keyspace, key, None),
+    };
+    matches!(keyspace, Keyspace::Docs | Keyspace::Index).then(|| ((keyspace, key.clone()), value))
+}

@@ -1,0 +1,199 @@
+//! An open container: its definition, its partitions, and the way from a key to its owner.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arc_swap::ArcSwap;
+use model::epk::Epk;
+use model::partition_key::PartitionKey;
+use model::policy::ContainerDefinition;
+use model::rid::{ChildKind, ChildRid, ContainerRid};
+use model::token::Etag;
+use model::{Error, Fault, Result};
+
+use crate::Env;
+use crate::api::{Range, Ranges, Resource, Scope};
+use crate::partition::Partition;
+use crate::rate::Rate;
+
+/// A container and its partitions.
+pub struct Container {
+    pub(crate) rid: ContainerRid,
+    rid_text: String,
+    link: String,
+    pub(crate) self_link: String,
+    resource: ArcSwap<Resource>,
+    definition: ArcSwap<ContainerDefinition>,
+    /// From the lowest span to the highest, without gap or overlap.
+    partitions: ArcSwap<Vec<Arc<Partition>>>,
+    /// Set when throughput is enforced; shared by the containers of a database that shares it.
+    pub(crate) rate: Option<Arc<Rate>>,
+    pub(crate) env: Env,
+    deleted: AtomicBool,
+}
+
+/// What a container is opened with.
+pub(crate) struct Opened {
+    pub rid: ContainerRid,
+    /// `dbs/<name>/colls/<name>`.
+    pub link: String,
+    pub resource: Arc<Resource>,
+    pub definition: ContainerDefinition,
+    pub partitions: Vec<Arc<Partition>>,
+    pub rate: Option<Arc<Rate>>,
+    pub env: Env,
+}
+
+impl Container {
+    pub(crate) fn new(opened: Opened) -> Arc<Self> {
+        let Opened { rid, link, resource, definition, partitions, rate, env } = opened;
+        assert!(!partitions.is_empty(), "a container has at least one partition");
+        Arc::new(Self {
+            rid,
+            rid_text: resource.rid.clone(),
+            link,
+            self_link: resource.self_link.clone(),
+            resource: ArcSwap::new(resource),
+            definition: ArcSwap::from_pointee(definition),
+            partitions: ArcSwap::from_pointee(partitions),
+            rate,
+            env,
+            deleted: AtomicBool::new(false),
+        })
+    }
+
+    /// Its resource id.
+    pub fn rid(&self) -> &str {
+        &self.rid_text
+    }
+
+    /// `dbs/<name>/colls/<name>`.
+    pub fn link(&self) -> &str {
+        &self.link
+    }
+
+    /// The container as a resource.
+    pub fn resource(&self) -> Arc<Resource> {
+        self.resource.load_full()
+    }
+
+    /// Its policies.
+    pub fn definition(&self) -> Arc<ContainerDefinition> {
+        self.definition.load_full()
+    }
+
+    /// Its partition key ranges.
+    pub fn ranges(&self) -> Ranges {
+        let partitions = self.partitions();
+        let fraction = 1.0 / partitions.len() as f64;
+        // Numbers only grow, so the newest one tells one layout from every other.
+        let newest = partitions.iter().map(|partition| partition.number).max().unwrap_or(0);
+        let ranges = partitions.iter().map(|partition| self.range(partition, fraction)).collect();
+        Ranges { etag: Etag::new(u64::from(newest), newest, 0, 0), ranges }
+    }
+
+    fn range(&self, partition: &Partition, throughput_fraction: f64) -> Range {
+        Range {
+            id: partition.range.clone(),
+            rid: ChildRid {
+                owner: self.rid.to_bytes(),
+                kind: ChildKind::PartitionKeyRange,
+                ordinal: u64::from(partition.number),
+            }
+            .to_string(),
+            span: partition.span.clone(),
+            parents: partition.parents.clone(),
+            throughput_fraction,
+        }
+    }
+
+    pub(crate) fn partitions(&self) -> Arc<Vec<Arc<Partition>>> {
+        self.partitions.load_full()
+    }
+
+    pub(crate) fn redefine(&self, resource: Arc<Resource>, definition: ContainerDefinition) {
+        self.definition.store(Arc::new(definition));
+        self.resource.store(resource);
+    }
+
+    pub(crate) fn mark_deleted(&self) {
+        self.deleted.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn check_alive(&self) -> Result<()> {
+        if self.deleted.load(Ordering::Acquire) {
+            return Err(Error::new(Fault::OwnerNotFound, "the container has been deleted"));
+        }
+        Ok(())
+    }
+
+    /// The partition that owns a key.
+    pub(crate) fn partition_of(&self, epk: &Epk) -> Arc<Partition> {
+        let partitions = self.partitions.load();
+        let after = partitions.partition_point(|partition| partition.span.min <= *epk);
+        partitions[after.saturating_sub(1)].clone()
+    }
+
+    /// The whole key that a request on one item must name.
+    pub(crate) fn item_partition_key(&self, key: Option<PartitionKey>) -> Result<PartitionKey> {
+        let definition = &self.definition.load().partition_key;
+        let key = key.ok_or_else(|| {
+            Error::bad_request(format!(
+                "the partition key is missing: send the header x-ms-documentdb-partitionkey with the value of {}",
+                path_list(definition)
+            ))
+        })?;
+        definition.check_full(&key)?;
+        Ok(key)
+    }
+
+    /// The parts of the key space that a scope means, each with its partition, in order.
+    pub(crate) fn spans_of(&self, scope: &Scope) -> Result<Vec<Span>> {
+        let partitions = self.partitions();
+        let wanted = match scope {
+            Scope::Everything => return Ok(partitions.iter().map(whole).collect()),
+            Scope::Range(id) => {
+                let partition = partitions.iter().find(|partition| *partition.range == **id);
+                return partition
+                    .map(|partition| vec![whole(partition)])
+                    .ok_or_else(|| range_gone(id));
+            }
+            Scope::Key(key) => {
+                let definition = self.definition.load();
+                definition.partition_key.check(key)?;
+                definition.partition_key.range_of(key)
+            }
+            Scope::Epk(range) => range.clone(),
+        };
+        Ok(partitions.iter().filter_map(|partition| cut(partition, &wanted)).collect())
+    }
+}
+
+/// A part of a partition's key space.
+pub(crate) struct Span {
+    pub partition: Arc<Partition>,
+    pub keys: model::epk::EpkRange,
+}
+
+fn whole(partition: &Arc<Partition>) -> Span {
+    Span { partition: partition.clone(), keys: partition.span.clone() }
+}
+
+fn cut(partition: &Arc<Partition>, wanted: &model::epk::EpkRange) -> Option<Span> {
+    let keys = partition.span.intersect(wanted)?;
+    Some(Span { partition: partition.clone(), keys })
+}
+
+fn range_gone(id: &str) -> Error {
+    Error::new(
+        Fault::RangeGone,
+        format!(
+            "there is no partition key range '{id}'; it may have been split: read the ranges again"
+        ),
+    )
+}
+
+fn path_list(definition: &model::partition_key::Definition) -> String {
+    let paths: Vec<&str> = definition.paths.iter().map(|path| path.text.as_str()).collect();
+    paths.join(", ")
+}

@@ -1,0 +1,468 @@
+//! Items: create, upsert, replace, delete, read.
+//!
+//! Each operation says which keys it must look at, and decides from what it finds there
+//! ([`Put::decide`], [`Delete::decide`]); the commit does the rest.
+
+use bytes::Bytes;
+use kv::Keyspace;
+use model::item::{Item, Stamp};
+use model::partition_key::PartitionKey;
+use model::policy::ContainerDefinition;
+use model::rid::ItemRid;
+use model::token::{Etag, Match, Session};
+use model::{Error, Fault, Result, charge, json};
+
+use crate::Container;
+use crate::api::{Answer, At, Conditions, ItemWrite, storage};
+use crate::commit::{Draft, Place};
+use crate::keys::{self, Change, Row};
+use crate::partition::Partition;
+
+/// Items of one partition number that can be told apart by rid: the rest of its 60 bits.
+const ORDINAL_BITS: u32 = 36;
+
+/// What a put does when the item exists, or does not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Create,
+    Upsert,
+    Replace,
+}
+
+impl Container {
+    /// Stores a new item.
+    pub async fn create_item(
+        &self,
+        key: Option<PartitionKey>,
+        body: Bytes,
+        conditions: &Conditions,
+    ) -> Result<Answer<ItemWrite>> {
+        self.put_item(Mode::Create, None, key, body, conditions).await
+    }
+
+    /// Stores an item, new or not.
+    pub async fn upsert_item(
+        &self,
+        key: Option<PartitionKey>,
+        body: Bytes,
+        conditions: &Conditions,
+    ) -> Result<Answer<ItemWrite>> {
+        self.put_item(Mode::Upsert, None, key, body, conditions).await
+    }
+
+    /// Stores a new version of an item.
+    pub async fn replace_item(
+        &self,
+        id: &str,
+        key: Option<PartitionKey>,
+        body: Bytes,
+        conditions: &Conditions,
+    ) -> Result<Answer<ItemWrite>> {
+        self.put_item(Mode::Replace, Some(id), key, body, conditions).await
+    }
+
+    async fn put_item(
+        &self,
+        mode: Mode,
+        id: Option<&str>,
+        key: Option<PartitionKey>,
+        body: Bytes,
+        conditions: &Conditions,
+    ) -> Result<Answer<ItemWrite>> {
+        self.check_alive()?;
+        let definition = self.definition();
+        let key = self.item_partition_key(key)?;
+        let item = Item::parse(&body)?;
+        check_identity(&definition, &item, id, &key)?;
+        let prefix = keys::key_prefix(&definition.partition_key, &key);
+        let partition = self.partition_of(&definition.partition_key.epk(&key));
+        if let Some(throttled) = self.throttle(&partition) {
+            return Ok(throttled);
+        }
+        let item_key = keys::item_key(&prefix, &item.id);
+        let unique = unique_keys(&definition, &item.document, &prefix);
+        let mut places: Vec<Place> = vec![(Keyspace::Docs, item_key.clone())];
+        places.extend(unique.iter().map(|key| (Keyspace::Index, key.clone())));
+        let terms = if definition.indexing.mode_none { 0 } else { item.document.members().len() };
+        let put = Put {
+            mode,
+            conditions,
+            container: self,
+            partition: &partition,
+            item,
+            item_key,
+            unique,
+            definition: &definition,
+        };
+        let done = partition.commit(self.env.now_ms(), places, |draft| put.decide(draft)).await;
+        let charge = match &done {
+            Ok((written, _)) if written.created => charge::create(written.body.len(), terms),
+            Ok((written, _)) => charge::replace(written.body.len(), terms),
+            Err(_) => charge::refused(),
+        };
+        Ok(self.answer(&partition, charge, done))
+    }
+
+    /// Removes an item.
+    pub async fn delete_item(
+        &self,
+        id: &str,
+        key: Option<PartitionKey>,
+        conditions: &Conditions,
+    ) -> Result<Answer<ItemWrite>> {
+        self.check_alive()?;
+        let definition = self.definition();
+        let key = self.item_partition_key(key)?;
+        let partition = self.partition_of(&definition.partition_key.epk(&key));
+        if let Some(throttled) = self.throttle(&partition) {
+            return Ok(throttled);
+        }
+        let item_key = keys::item_key(&keys::key_prefix(&definition.partition_key, &key), id);
+        let places = vec![(Keyspace::Docs, item_key.clone())];
+        let delete = Delete { id, conditions, default_ttl: definition.default_ttl, item_key };
+        let mut bytes = 0;
+        let done = partition
+            .commit(self.env.now_ms(), places, |draft| delete.decide(draft, &mut bytes))
+            .await;
+        let charge = if done.is_ok() { charge::delete(bytes, 0) } else { charge::refused() };
+        Ok(self.answer(&partition, charge, done))
+    }
+
+    /// Reads an item as it is now.
+    pub async fn read_item(
+        &self,
+        id: &str,
+        key: Option<PartitionKey>,
+        session: Option<&Session>,
+    ) -> Result<Answer<ItemWrite>> {
+        self.check_alive()?;
+        let definition = self.definition();
+        let key = self.item_partition_key(key)?;
+        let prefix = keys::key_prefix(&definition.partition_key, &key);
+        let partition = self.partition_of(&definition.partition_key.epk(&key));
+        if let Some(throttled) = self.throttle(&partition) {
+            return Ok(throttled);
+        }
+        let (lsn, view) = partition.view();
+        let item_key = keys::item_key(&prefix, id);
+        let found = match partition.check_session(session) {
+            Ok(()) => read(&*view, &item_key, definition.default_ttl, self.env.now_seconds()).await,
+            Err(behind) => Err(behind),
+        };
+        let found = found.and_then(|item| item.ok_or_else(|| not_found(id)));
+        let charge = charge::read(found.as_ref().map_or(0, |(item, _)| item.body.len()));
+        let item_lsn = found.as_ref().ok().map(|(_, item_lsn)| *item_lsn);
+        Ok(self.charged(Answer {
+            // An item in the view may be newer than the LSN that was acknowledged when we looked.
+            at: partition.at(lsn.max(item_lsn.unwrap_or(0)), item_lsn),
+            charge,
+            retry_after_ms: None,
+            result: found.map(|(item, _)| item),
+        }))
+    }
+
+    fn answer(
+        &self,
+        partition: &Partition,
+        charge: f64,
+        done: Result<(ItemWrite, u64)>,
+    ) -> Answer<ItemWrite> {
+        let at = match &done {
+            Ok((_, lsn)) => partition.at(*lsn, Some(*lsn)),
+            Err(_) => partition.at(partition.lsn(), None),
+        };
+        self.charged(Answer {
+            at,
+            charge,
+            retry_after_ms: None,
+            result: done.map(|(written, _)| written),
+        })
+    }
+
+    /// The answer for a request that its throughput does not admit now.
+    pub(crate) fn throttle<T>(&self, partition: &Partition) -> Option<Answer<T>> {
+        let wait_ms = self.rate.as_ref()?.admit(self.env.now_ms()).err()?;
+        let error = Error::new(
+            Fault::TooManyRequests,
+            "the request rate is above the provisioned throughput; wait as long as x-ms-retry-after-ms says, \
+             or raise the throughput",
+        );
+        let at = At { range: partition.range.clone(), lsn: partition.lsn(), item_lsn: None };
+        Some(Answer { at, charge: 0.0, retry_after_ms: Some(wait_ms), result: Err(error) })
+    }
+
+    /// Takes an answer's charge out of the container's throughput.
+    pub(crate) fn charged<T>(&self, answer: Answer<T>) -> Answer<T> {
+        if let Some(rate) = &self.rate {
+            rate.spend(answer.charge);
+        }
+        answer
+    }
+}
+
+/// Reads an item and its LSN out of a view.
+pub(crate) async fn read(
+    view: &dyn kv::View,
+    item_key: &Bytes,
+    default_ttl: Option<i32>,
+    now_seconds: u32,
+) -> Result<Option<(ItemWrite, u64)>> {
+    let Some(stored) = view.get(Keyspace::Docs, item_key).await.map_err(storage)? else {
+        return Ok(None);
+    };
+    let row = Row::decode(&stored)?;
+    if row.expired(default_ttl, now_seconds) {
+        return Ok(None);
+    }
+    let stored = view.get(Keyspace::Feed, &row.feed_key()).await.map_err(storage)?;
+    let body = body_of(&row, item_key, stored.as_ref())?;
+    Ok(Some((ItemWrite { body, etag: row.etag, created: false }, row.lsn)))
+}
+
+/// The body that a row points to; what the two say of each other must agree.
+pub(crate) fn body_of(row: &Row, item_key: &Bytes, stored: Option<&Bytes>) -> Result<Bytes> {
+    let change = Change::decode(stored.ok_or_else(|| keys::corrupt("an item's body"))?)?;
+    if change.item_key != item_key || change.body.len() != row.body_bytes as usize {
+        return Err(keys::corrupt("an item's body"));
+    }
+    Ok(change.body)
+}
+
+/// The item must be what the request says it is.
+fn check_identity(
+    definition: &ContainerDefinition,
+    item: &Item<'_>,
+    id: Option<&str>,
+    key: &PartitionKey,
+) -> Result<()> {
+    if let Some(id) = id
+        && item.id != id
+    {
+        return Err(Error::bad_request(format!(
+            "the id of the body is '{}', that of the link is '{id}': an item's id cannot be changed",
+            item.id
+        )));
+    }
+    let within = definition.partition_key.extract(&item.document)?;
+    if within != *key {
+        return Err(Error::new(
+            Fault::PartitionKeyMismatch,
+            format!(
+                "the partition key of the header, {}, is not the one in the body, {}",
+                key.to_header(),
+                within.to_header()
+            ),
+        ));
+    }
+    Ok(())
+}
+
+/// The keys in `Index` that an item holds. A missing value counts as null.
+fn unique_keys(
+    definition: &ContainerDefinition,
+    document: &json::Document<'_>,
+    prefix: &[u8],
+) -> Vec<Bytes> {
+    let mut keys = Vec::with_capacity(definition.unique_keys.len());
+    for (n, paths) in definition.unique_keys.iter().enumerate() {
+        let mut values = Vec::new();
+        for path in paths {
+            unique_value(document.at_path(&path.segments), &mut values);
+            values.push(0);
+        }
+        keys.push(keys::unique_key(
+            u8::try_from(n).expect("at most 10 unique keys"),
+            prefix,
+            &values,
+        ));
+    }
+    keys
+}
+
+/// One spelling per value: equal numbers and strings must give equal bytes.
+fn unique_value(raw: Option<&[u8]>, out: &mut Vec<u8>) {
+    let Some(raw) = raw else { return out.extend_from_slice(b"null") };
+    match json::kind(raw) {
+        json::Kind::String => {
+            let text = json::unescape(raw).unwrap_or_default();
+            json::escape_into(out, &text);
+        }
+        json::Kind::Number => {
+            // Adding zero turns -0 into 0.
+            let number = json::number(raw).unwrap_or(f64::NAN) + 0.0;
+            out.push(b'#');
+            out.extend_from_slice(&number.to_bits().to_be_bytes());
+        }
+        _ => out.extend_from_slice(raw),
+    }
+}
+
+/// A create, upsert or replace about to be decided.
+struct Put<'a> {
+    mode: Mode,
+    conditions: &'a Conditions,
+    container: &'a Container,
+    partition: &'a Partition,
+    definition: &'a ContainerDefinition,
+    item: Item<'a>,
+    item_key: Bytes,
+    unique: Vec<Bytes>,
+}
+
+impl Put<'_> {
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<(ItemWrite, u64)> {
+        let old = draft.get(&(Keyspace::Docs, self.item_key.clone()));
+        let old = old.as_ref().map(Row::decode).transpose()?;
+        let ts = seconds(draft.head.ts_ms);
+        // An item past its time is gone for everybody, and its rows go with this write.
+        let current = old.as_ref().filter(|row| !row.expired(self.definition.default_ttl, ts));
+        self.check(current)?;
+        self.check_unique(draft)?;
+        let ordinal = match current {
+            Some(row) => row.ordinal,
+            None => self.next_ordinal(draft),
+        };
+        let written = self.write(draft, ordinal, ts, old.as_ref())?;
+        Ok((ItemWrite { created: current.is_none(), ..written }, draft.lsn))
+    }
+
+    fn check(&self, current: Option<&Row>) -> Result<()> {
+        match (self.mode, current) {
+            (Mode::Create, Some(_)) => Err(Error::new(
+                Fault::Conflict,
+                format!("an item with id '{}' exists under this partition key", self.item.id),
+            )),
+            (Mode::Replace, None) => Err(not_found(&self.item.id)),
+            (_, Some(row)) => check_conditions(self.conditions, &row.etag),
+            // An upsert of what does not exist has no etag to compare with: it creates.
+            (_, None) => Ok(()),
+        }
+    }
+
+    fn check_unique(&self, draft: &Draft<'_>) -> Result<()> {
+        for key in &self.unique {
+            let holder = draft.get(&(Keyspace::Index, key.clone()));
+            if holder.is_some_and(|holder| holder != self.item_key) {
+                return Err(Error::new(
+                    Fault::Conflict,
+                    "an item with the same unique key value exists under this partition key",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn next_ordinal(&self, draft: &mut Draft<'_>) -> u64 {
+        draft.head.ordinal += 1;
+        u64::from(self.partition.number) << ORDINAL_BITS | draft.head.ordinal
+    }
+
+    fn write(
+        &self,
+        draft: &mut Draft<'_>,
+        ordinal: u64,
+        ts: u32,
+        old: Option<&Row>,
+    ) -> Result<ItemWrite> {
+        let etag = Etag::new(draft.lsn, self.partition.number, 0, ts);
+        let rid = ItemRid { container: self.container.rid, ordinal }.to_string();
+        let self_link = format!("{}docs/{rid}/", self.container.self_link);
+        let mut stored =
+            Change::begin(&self.item_key, draft.head.ts_ms, self.item.document.text().len() + 256);
+        let start = stored.len();
+        self.item.write(&Stamp { rid: &rid, self_link: &self_link, etag, ts }, &mut stored)?;
+        let stored = Bytes::from(stored);
+        let body = stored.slice(start..);
+        let row = Row {
+            lsn: draft.lsn,
+            seq: 0,
+            etag,
+            ts,
+            ttl: self.item.ttl.unwrap_or(0),
+            body_bytes: u32::try_from(body.len()).expect("an item is at most 2 MB"),
+            ordinal,
+            unique: self.unique.clone(),
+        };
+        self.replace_rows(draft, old);
+        draft.head.items += 1;
+        draft.head.bytes += body.len() as u64;
+        draft.put(Keyspace::Feed, row.feed_key(), stored);
+        draft.put(Keyspace::Docs, self.item_key.clone(), row.encode());
+        Ok(ItemWrite { body, etag, created: false })
+    }
+
+    /// Removes what the old version leaves behind, and adds the rows of unique keys.
+    fn replace_rows(&self, draft: &mut Draft<'_>, old: Option<&Row>) {
+        if let Some(old) = old {
+            remove_version(draft, old);
+            for key in old.unique.iter().filter(|key| !self.unique.contains(key)) {
+                draft.delete(Keyspace::Index, key.clone());
+            }
+        }
+        for key in &self.unique {
+            if old.is_none_or(|old| !old.unique.contains(key)) {
+                draft.put(Keyspace::Index, key.clone(), self.item_key.clone());
+            }
+        }
+    }
+}
+
+/// A delete about to be decided.
+struct Delete<'a> {
+    id: &'a str,
+    conditions: &'a Conditions,
+    default_ttl: Option<i32>,
+    item_key: Bytes,
+}
+
+impl Delete<'_> {
+    fn decide(&self, draft: &mut Draft<'_>, bytes: &mut usize) -> Result<(ItemWrite, u64)> {
+        let row = draft.get(&(Keyspace::Docs, self.item_key.clone()));
+        let row = row.as_ref().map(Row::decode).transpose()?;
+        let now = seconds(draft.head.ts_ms);
+        let row = row
+            .filter(|row| !row.expired(self.default_ttl, now))
+            .ok_or_else(|| not_found(self.id))?;
+        check_conditions(self.conditions, &row.etag)?;
+        remove_version(draft, &row);
+        for key in &row.unique {
+            draft.delete(Keyspace::Index, key.clone());
+        }
+        draft.delete(Keyspace::Docs, self.item_key.clone());
+        *bytes = row.body_bytes as usize;
+        Ok((ItemWrite { body: Bytes::new(), etag: row.etag, created: false }, draft.lsn))
+    }
+}
+
+/// Takes an item's current version out of the feed and the counters.
+fn remove_version(draft: &mut Draft<'_>, row: &Row) {
+    draft.delete_once(Keyspace::Feed, row.feed_key());
+    draft.head.items = draft.head.items.saturating_sub(1);
+    draft.head.bytes = draft.head.bytes.saturating_sub(u64::from(row.body_bytes));
+}
+
+/// Both etag conditions against the etag there is.
+pub(crate) fn check_conditions(conditions: &Conditions, current: &Etag) -> Result<()> {
+    let matches = |wanted: &Match| match wanted {
+        Match::Any => true,
+        Match::Etag(etag) => etag == current,
+        Match::Foreign => false,
+    };
+    let holds = conditions.if_match.as_ref().is_none_or(matches)
+        && !conditions.if_none_match.as_ref().is_some_and(matches);
+    if holds {
+        return Ok(());
+    }
+    Err(Error::new(
+        Fault::PreconditionFailed,
+        "the etag condition does not hold: somebody has changed it meanwhile; read it again and retry",
+    ))
+}
+
+fn not_found(id: &str) -> Error {
+    Error::new(Fault::NotFound, format!("there is no item with id '{id}' under this partition key"))
+}
+
+fn seconds(ms: u64) -> u32 {
+    u32::try_from(ms / 1000).unwrap_or(u32::MAX)
+}

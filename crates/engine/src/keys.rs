@@ -1,0 +1,311 @@
+//! Where everything lies in the key space of a partition.
+//!
+//! ```text
+//! Docs   <epk> [<key>] <id>          → Row      one per item; <key> only where the hash is V1,
+//!                                               whose short hash can collide
+//! Feed   <lsn u64> <seq u16>         → Change   the newest version of each item, once
+//! Index  'u' <n u8> <epk> [<key>] <digest 16> → item key    n-th unique key of the container
+//! Meta   'h'                         → Head     last LSN and counters
+//! ```
+//!
+//! Integers are big-endian, so byte order is number order. The effective partition key comes
+//! first, so a key range of a container is a key range of `Docs`, in every partition alike.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use model::partition_key::{Definition, PartitionKey};
+use model::token::Etag;
+use model::{Error, Fault, Result, epk};
+
+/// Key of the [`Head`] in `Meta`.
+pub const HEAD: Bytes = Bytes::from_static(b"h");
+
+/// What all items of a partition key begin with in `Docs`.
+pub fn key_prefix(definition: &Definition, key: &PartitionKey) -> Vec<u8> {
+    let epk = definition.epk(key);
+    let mut prefix = Vec::with_capacity(64);
+    prefix.extend_from_slice(epk.as_bytes());
+    if definition.version == 1 {
+        key.encode(&mut prefix);
+    }
+    prefix
+}
+
+/// Key of an item in `Docs`.
+pub fn item_key(prefix: &[u8], id: &str) -> Bytes {
+    let mut key = BytesMut::with_capacity(prefix.len() + id.len());
+    key.put_slice(prefix);
+    key.put_slice(id.as_bytes());
+    key.freeze()
+}
+
+/// Key of a change in `Feed`.
+pub fn feed_key(lsn: u64, seq: u16) -> Bytes {
+    let mut key = BytesMut::with_capacity(10);
+    key.put_u64(lsn);
+    key.put_u16(seq);
+    key.freeze()
+}
+
+/// Key in `Index` of the value that an item has under the n-th unique key.
+pub fn unique_key(n: u8, prefix: &[u8], values: &[u8]) -> Bytes {
+    let mut key = BytesMut::with_capacity(18 + prefix.len());
+    key.put_slice(&[b'u', n]);
+    key.put_slice(prefix);
+    key.put_slice(&epk::digest(values));
+    key.freeze()
+}
+
+/// What `Docs` says of an item: all that a write must know of it, so that none reads a body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// The commit that wrote this version.
+    pub lsn: u64,
+    /// Its place within that commit.
+    pub seq: u16,
+    /// Its version, as clients see it.
+    pub etag: Etag,
+    /// When it was written, in seconds.
+    pub ts: u32,
+    /// Its own time to live: -1 never, 0 the container's.
+    pub ttl: i32,
+    /// Length of its body.
+    pub body_bytes: u32,
+    /// Number of the item within its partition of birth; the item part of its rid.
+    pub ordinal: u64,
+    /// Its rows in `Index` under unique keys, in the policy's order.
+    pub unique: Vec<Bytes>,
+}
+
+const ROW_VERSION: u8 = 1;
+const ROW_BYTES: usize = 1 + 8 + 2 + 16 + 4 + 4 + 4 + 8 + 1;
+
+impl Row {
+    /// The stored form.
+    pub fn encode(&self) -> Bytes {
+        let unique: usize = self.unique.iter().map(|key| key.len() + 2).sum();
+        let mut out = BytesMut::with_capacity(ROW_BYTES + unique);
+        out.put_u8(ROW_VERSION);
+        out.put_u64(self.lsn);
+        out.put_u16(self.seq);
+        out.put_slice(&self.etag.0);
+        out.put_u32(self.ts);
+        out.put_i32(self.ttl);
+        out.put_u32(self.body_bytes);
+        out.put_u64(self.ordinal);
+        out.put_u8(u8::try_from(self.unique.len()).expect("at most 10 unique keys"));
+        for key in &self.unique {
+            out.put_u16(u16::try_from(key.len()).expect("an index key is shorter than 64 KB"));
+            out.put_slice(key);
+        }
+        out.freeze()
+    }
+
+    /// Reads the stored form.
+    pub fn decode(stored: &Bytes) -> Result<Self> {
+        let mut reader = Reader { rest: stored };
+        let row = Self::read(&mut reader, stored);
+        row.filter(|_| reader.rest.is_empty()).ok_or_else(|| corrupt("an item row"))
+    }
+
+    fn read(reader: &mut Reader<'_>, stored: &Bytes) -> Option<Self> {
+        if reader.take::<1>()? != [ROW_VERSION] {
+            return None;
+        }
+        let mut row = Self {
+            lsn: u64::from_be_bytes(reader.take()?),
+            seq: u16::from_be_bytes(reader.take()?),
+            etag: Etag(reader.take()?),
+            ts: u32::from_be_bytes(reader.take()?),
+            ttl: i32::from_be_bytes(reader.take()?),
+            body_bytes: u32::from_be_bytes(reader.take()?),
+            ordinal: u64::from_be_bytes(reader.take()?),
+            unique: Vec::new(),
+        };
+        for _ in 0..reader.take::<1>()?[0] {
+            let length = usize::from(u16::from_be_bytes(reader.take()?));
+            row.unique.push(stored.slice_ref(reader.slice(length)?));
+        }
+        Some(row)
+    }
+
+    /// Key of this version in `Feed`.
+    pub fn feed_key(&self) -> Bytes {
+        feed_key(self.lsn, self.seq)
+    }
+
+    /// Whether the item is past its time to live.
+    pub fn expired(&self, default_ttl: Option<i32>, now_seconds: u32) -> bool {
+        let Some(default) = default_ttl else { return false };
+        let ttl = if self.ttl == 0 { default } else { self.ttl };
+        u32::try_from(ttl).is_ok_and(|ttl| now_seconds > self.ts.saturating_add(ttl))
+    }
+}
+
+/// What `Feed` holds of a change: the item's key in `Docs`, when it was made, and its body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// Key in `Docs`.
+    pub item_key: Bytes,
+    /// When it was made, in milliseconds; never less than that of the change before.
+    pub ts_ms: u64,
+    /// The item with its system properties.
+    pub body: Bytes,
+}
+
+impl Change {
+    /// Begins the stored form; the body is to be appended.
+    pub fn begin(item_key: &[u8], ts_ms: u64, body_bytes: usize) -> Vec<u8> {
+        let mut out = Vec::with_capacity(2 + item_key.len() + 8 + body_bytes);
+        out.put_u16(u16::try_from(item_key.len()).expect("an item key is shorter than 64 KB"));
+        out.put_slice(item_key);
+        out.put_u64(ts_ms);
+        out
+    }
+
+    /// Reads the stored form without copying it.
+    pub fn decode(stored: &Bytes) -> Result<Self> {
+        let mut reader = Reader { rest: stored };
+        Self::read(&mut reader, stored).ok_or_else(|| corrupt("a change"))
+    }
+
+    fn read(reader: &mut Reader<'_>, stored: &Bytes) -> Option<Self> {
+        let length = usize::from(u16::from_be_bytes(reader.take()?));
+        let item_key = stored.slice_ref(reader.slice(length)?);
+        let ts_ms = u64::from_be_bytes(reader.take()?);
+        Some(Self { item_key, ts_ms, body: stored.slice_ref(reader.rest) })
+    }
+}
+
+/// The last LSN of a partition and what it holds. Written with every commit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Head {
+    /// The newest commit.
+    pub lsn: u64,
+    /// Items ever created here.
+    pub ordinal: u64,
+    /// Items held.
+    pub items: u64,
+    /// Bytes of their bodies.
+    pub bytes: u64,
+    /// Time of the newest commit, in milliseconds. Never goes back, whatever the clock does.
+    pub ts_ms: u64,
+}
+
+impl Head {
+    /// The stored form.
+    pub fn encode(&self) -> Bytes {
+        let mut out = BytesMut::with_capacity(40);
+        for number in [self.lsn, self.ordinal, self.items, self.bytes, self.ts_ms] {
+            out.put_u64(number);
+        }
+        out.freeze()
+    }
+
+    /// Reads the stored form.
+    pub fn decode(stored: &[u8]) -> Result<Self> {
+        let mut reader = Reader { rest: stored };
+        let mut number =
+            || reader.take().map(u64::from_be_bytes).ok_or_else(|| corrupt("a partition head"));
+        Ok(Self {
+            lsn: number()?,
+            ordinal: number()?,
+            items: number()?,
+            bytes: number()?,
+            ts_ms: number()?,
+        })
+    }
+}
+
+/// The error for stored bytes that cannot be read.
+pub fn corrupt(what: &str) -> Error {
+    Error::new(Fault::Internal, format!("corrupt data: {what} cannot be read"))
+}
+
+struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (head, rest) = self.rest.split_first_chunk::<N>()?;
+        self.rest = rest;
+        Some(*head)
+    }
+
+    fn slice(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (head, rest) = self.rest.split_at_checked(length)?;
+        self.rest = rest;
+        Some(head)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row() -> Row {
+        Row {
+            lsn: 7,
+            seq: 2,
+            etag: Etag([9; 16]),
+            ts: 1000,
+            ttl: 60,
+            body_bytes: 123,
+            ordinal: 5,
+            unique: vec![Bytes::from_static(b"u1"), Bytes::from_static(b"u22")],
+        }
+    }
+
+    #[test]
+    fn a_row_comes_back_as_it_was() {
+        assert_eq!(Row::decode(&row().encode()).unwrap(), row());
+    }
+
+    #[test]
+    fn a_torn_row_is_reported_not_served() {
+        let stored = row().encode();
+        for length in 0..stored.len() {
+            assert!(Row::decode(&stored.slice(..length)).is_err(), "{length}");
+        }
+        let mut longer = stored.to_vec();
+        longer.push(0);
+        assert!(Row::decode(&longer.into()).is_err());
+    }
+
+    #[test]
+    fn a_change_is_its_key_and_its_body() {
+        let mut stored = Change::begin(b"key", 77, 4);
+        stored.extend_from_slice(b"body");
+        let change = Change::decode(&stored.into()).unwrap();
+        assert_eq!(
+            (&change.item_key[..], change.ts_ms, &change.body[..]),
+            (&b"key"[..], 77, &b"body"[..])
+        );
+        assert!(Change::decode(&Bytes::from_static(b"\x00\x05abc")).is_err());
+    }
+
+    #[test]
+    fn time_to_live_follows_the_documented_table() {
+        let item = |ttl| Row { ttl, ts: 100, ..row() };
+        let check = |default, ttl, now, expired| {
+            assert_eq!(
+                item(ttl).expired(default, now),
+                expired,
+                "default {default:?}, ttl {ttl}, now {now}"
+            );
+        };
+        check(None, 5, 1000, false);
+        check(Some(-1), 0, 1000, false);
+        check(Some(-1), 5, 105, false);
+        check(Some(-1), 5, 106, true);
+        check(Some(10), 0, 111, true);
+        check(Some(10), -1, 1000, false);
+        check(Some(10), 500, 300, false);
+    }
+
+    #[test]
+    fn feed_keys_sort_by_lsn_then_place() {
+        let keys = [feed_key(1, 9), feed_key(2, 0), feed_key(2, 1), feed_key(256, 0)];
+        assert!(keys.is_sorted());
+    }
+}

@@ -1,0 +1,33 @@
+//! The database: an account of databases, containers, partitions and items.
+//!
+//! [`Engine`] is the only door. Resources that people administer (databases, containers,
+//! users, permissions, throughput, scripts) go through [`Engine::create`] and its kin, one
+//! path for all kinds; items go through a [`Container`] to the partition that owns their
+//! key, whose single writer hands out LSNs. Errors are [`model::Error`].
+//!
+//! Invariants:
+//! - A write is answered after its batch is durable, and no reader sees it before.
+//! - Item, index rows and change row are one batch under one LSN.
+//! - Readers never wait for writers: they read the view that was published last.
+
+mod api;
+mod catalog;
+mod commit;
+mod container;
+mod env;
+mod feed;
+mod item;
+mod keys;
+mod kind;
+mod offer;
+mod partition;
+mod rate;
+
+pub use api::{
+    Answer, At, Conditions, CreateOptions, Created, ItemPage, ItemWrite, Link, Migration, Page,
+    Range, Ranges, ReplaceOptions, Resource, ResourcePage, Scope,
+};
+pub use catalog::{Engine, Options};
+pub use container::Container;
+pub use env::Env;
+pub use kind::Kind;

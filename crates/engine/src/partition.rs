@@ -1,0 +1,104 @@
+//! One partition: a span of the key space, its owner in storage, and its single writer.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use kv::{Claim, Keyspace, Owner, PartitionId, Stores, View};
+use model::Result;
+use model::epk::EpkRange;
+use model::token::Session;
+use model::{Error, Fault};
+
+use crate::api::{At, storage};
+use crate::commit::Writer;
+use crate::keys::{self, Head};
+
+/// A partition that is open.
+pub(crate) struct Partition {
+    /// Its name in storage; part of the etags and rids made here, so never used twice.
+    pub number: u32,
+    /// Its name for clients, unique within the container.
+    pub range: Arc<str>,
+    /// The keys it owns.
+    pub span: EpkRange,
+    /// The ranges it came from.
+    pub parents: Vec<String>,
+    pub(crate) owner: Arc<dyn Owner>,
+    pub(crate) writer: Mutex<Writer>,
+    /// The newest LSN that has been acknowledged. Every view published from now on has it.
+    durable: AtomicU64,
+}
+
+impl Partition {
+    /// Opens a partition and takes it from any former owner.
+    pub async fn open(
+        stores: &dyn Stores,
+        number: u32,
+        range: Arc<str>,
+        span: EpkRange,
+        parents: Vec<String>,
+    ) -> Result<Arc<Self>> {
+        let owner = stores
+            .open_owner(PartitionId(u64::from(number)), Claim::Take)
+            .await
+            .map_err(storage)?;
+        let view = owner.published();
+        let head = match view.get(Keyspace::Meta, &keys::HEAD).await.map_err(storage)? {
+            Some(stored) => Head::decode(&stored)?,
+            None => Head::default(),
+        };
+        let writer = Writer::new(head, view.commit());
+        Ok(Arc::new(Self {
+            number,
+            range,
+            span,
+            parents,
+            owner,
+            writer,
+            durable: AtomicU64::new(head.lsn),
+        }))
+    }
+
+    /// The newest acknowledged LSN, and a view that has it.
+    pub fn view(&self) -> (u64, Arc<dyn View>) {
+        // In this order: an LSN read after the view could be newer than the view.
+        let lsn = self.durable.load(Ordering::Acquire);
+        (lsn, self.owner.published())
+    }
+
+    /// The newest acknowledged LSN.
+    pub fn lsn(&self) -> u64 {
+        self.durable.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn durable_up_to(&self, lsn: u64) {
+        self.durable.fetch_max(lsn, Ordering::AcqRel);
+    }
+
+    /// What the partition holds, writes under way included.
+    pub fn head(&self) -> Head {
+        self.writer().head()
+    }
+
+    /// Where an answer was served.
+    pub fn at(&self, lsn: u64, item_lsn: Option<u64>) -> At {
+        At { range: self.range.clone(), lsn, item_lsn }
+    }
+
+    /// Refuses a read that could see less than the session has seen.
+    pub fn check_session(&self, session: Option<&Session>) -> Result<()> {
+        let wanted = session.and_then(|session| session.lsn_of(&self.range));
+        match wanted {
+            Some(wanted) if wanted > self.lsn() => Err(Error::new(
+                Fault::SessionNotAvailable,
+                format!(
+                    "the session token asks for LSN {wanted} of range {}, which is at {}; \
+                     the token is from another server or from data that was reset",
+                    self.range,
+                    self.lsn()
+                ),
+            )),
+            _ => Ok(()),
+        }
+    }
+}
