@@ -19,6 +19,7 @@ use model::{Error, Fault, Result, limits};
 use serde_json::Value;
 
 use crate::api::{Link, Page, Resource, ResourcePage, storage};
+use crate::cache::Cache;
 use crate::{Container, Env, Kind};
 
 use cleanup::Cleanup;
@@ -32,10 +33,18 @@ const CATALOG: PartitionId = PartitionId(0);
 const CONTINUATION_KIND: u8 = b'r';
 
 /// How the engine behaves.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Options {
     /// Refuse requests beyond the provisioned throughput.
     pub enforce_throughput: bool,
+    /// Memory for items that were read lately.
+    pub cache_bytes: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { enforce_throughput: false, cache_bytes: 64 << 20 }
+    }
 }
 
 /// An open account.
@@ -49,6 +58,7 @@ pub struct Engine {
     changing: tokio::sync::Mutex<Counters>,
     secret: [u8; 32],
     cleanup: Cleanup,
+    cache: Arc<Cache>,
 }
 
 impl Engine {
@@ -61,7 +71,8 @@ impl Engine {
             None => record::save_secret(&*owner, env.secret()).await?,
         };
         let cleanup = Cleanup::default();
-        let state = state::restore(loaded.entries, &*stores, &env, &options).await?;
+        let cache = Arc::new(Cache::new(options.cache_bytes));
+        let state = state::restore(loaded.entries, &*stores, &cache, &env, &options).await?;
         let engine = Arc::new(Self {
             stores,
             env,
@@ -71,6 +82,7 @@ impl Engine {
             changing: tokio::sync::Mutex::new(loaded.counters),
             secret,
             cleanup,
+            cache,
         });
         engine.cleanup.start(&engine, loaded.garbage);
         Ok(engine)

@@ -19,6 +19,7 @@ use kv::{CommitNo, Keyspace, Op};
 use model::Result;
 
 use crate::api::storage;
+use crate::cache::Key;
 use crate::keys::{self, Head};
 use crate::partition::Partition;
 
@@ -172,7 +173,7 @@ impl Partition {
         let Draft { head, mut batch, .. } = draft;
         batch.push(Op::Put(Keyspace::Meta, keys::HEAD, head.encode()));
         let remembered: Vec<(Place, Option<Bytes>)> = batch.iter().filter_map(remembered).collect();
-        let ticket = self.owner.submit(batch).map_err(storage)?;
+        let ticket = self.submit_uncached(&remembered, batch)?;
         writer.head = head;
         if writer.overlay.order.len() > OVERLAY_ENTRIES {
             writer.overlay.forget(self.owner.published().commit());
@@ -181,6 +182,21 @@ impl Partition {
             writer.overlay.remember(ticket.no(), place, value);
         }
         Ok((decided, ticket, lsn))
+    }
+
+    /// Submits, with the items written taken out of the cache before anybody can see them change.
+    fn submit_uncached(
+        &self,
+        written: &[(Place, Option<Bytes>)],
+        batch: Vec<Op>,
+    ) -> Result<kv::Ticket> {
+        let items = written.iter().filter(|((keyspace, _), _)| *keyspace == Keyspace::Docs);
+        let items: Vec<Key> = items.map(|((_, key), _)| Key(self.number, key.clone())).collect();
+        items.iter().for_each(|item| self.cache.forget(item));
+        let submitted = self.owner.submit(batch);
+        let no = submitted.as_ref().ok().map(kv::Ticket::no);
+        items.iter().for_each(|item| self.cache.written(item, no));
+        submitted.map_err(storage)
     }
 
     pub(crate) fn writer(&self) -> MutexGuard<'_, Writer> {

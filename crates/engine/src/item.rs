@@ -14,6 +14,7 @@ use model::{Error, Fault, Result, charge, json};
 
 use crate::Container;
 use crate::api::{Answer, At, Conditions, ItemWrite, storage};
+use crate::cache::{Cached, Key};
 use crate::commit::{Draft, Place};
 use crate::keys::{self, Change, Row};
 use crate::partition::Partition;
@@ -143,10 +144,10 @@ impl Container {
         if let Some(throttled) = self.throttle(&partition) {
             return Ok(throttled);
         }
-        let (lsn, view) = partition.view();
+        let lsn = partition.lsn();
         let item_key = keys::item_key(&prefix, id);
         let found = match partition.check_session(session) {
-            Ok(()) => read(&*view, &item_key, definition.default_ttl, self.env.now_seconds()).await,
+            Ok(()) => self.find(&partition, item_key, definition.default_ttl).await,
             Err(behind) => Err(behind),
         };
         let found = found.and_then(|item| item.ok_or_else(|| not_found(id)));
@@ -159,6 +160,32 @@ impl Container {
             retry_after_ms: None,
             result: found.map(|(item, _)| item),
         }))
+    }
+
+    /// An item and its LSN, from the cache or from the newest view.
+    async fn find(
+        &self,
+        partition: &Partition,
+        item_key: Bytes,
+        default_ttl: Option<i32>,
+    ) -> Result<Option<(ItemWrite, u64)>> {
+        let key = Key(partition.number, item_key);
+        let cached = match partition.cache.get(&key) {
+            Some(cached) => cached,
+            None => {
+                let view = partition.owner.published();
+                let Some(cached) = read(&*view, &key.1).await? else { return Ok(None) };
+                // What a view shows is durable, though its writer may not have woken to say so.
+                partition.durable_up_to(cached.row.lsn);
+                partition.cache.put(key, cached.clone(), view.commit());
+                cached
+            }
+        };
+        let Cached { row, body } = cached;
+        if row.expired(default_ttl, self.env.now_seconds()) {
+            return Ok(None);
+        }
+        Ok(Some((ItemWrite { body, etag: row.etag, created: false }, row.lsn)))
     }
 
     fn answer(
@@ -200,23 +227,15 @@ impl Container {
     }
 }
 
-/// Reads an item and its LSN out of a view.
-pub(crate) async fn read(
-    view: &dyn kv::View,
-    item_key: &Bytes,
-    default_ttl: Option<i32>,
-    now_seconds: u32,
-) -> Result<Option<(ItemWrite, u64)>> {
+/// Reads an item out of a view.
+async fn read(view: &dyn kv::View, item_key: &Bytes) -> Result<Option<Cached>> {
     let Some(stored) = view.get(Keyspace::Docs, item_key).await.map_err(storage)? else {
         return Ok(None);
     };
     let row = Row::decode(&stored)?;
-    if row.expired(default_ttl, now_seconds) {
-        return Ok(None);
-    }
     let stored = view.get(Keyspace::Feed, &row.feed_key()).await.map_err(storage)?;
     let body = body_of(&row, item_key, stored.as_ref())?;
-    Ok(Some((ItemWrite { body, etag: row.etag, created: false }, row.lsn)))
+    Ok(Some(Cached { row, body }))
 }
 
 /// The body that a row points to; what the two say of each other must agree.

@@ -11,6 +11,7 @@
 //! - Readers never wait for writers: they read the view that was published last.
 
 mod api;
+mod cache;
 mod catalog;
 mod commit;
 mod container;

@@ -10,6 +10,7 @@ use model::token::Session;
 use model::{Error, Fault};
 
 use crate::api::{At, storage};
+use crate::cache::Cache;
 use crate::commit::Writer;
 use crate::keys::{self, Head};
 
@@ -25,6 +26,7 @@ pub(crate) struct Partition {
     pub parents: Vec<String>,
     pub(crate) owner: Arc<dyn Owner>,
     pub(crate) writer: Mutex<Writer>,
+    pub(crate) cache: Arc<Cache>,
     /// The newest LSN that has been acknowledged. Every view published from now on has it.
     durable: AtomicU64,
 }
@@ -33,6 +35,7 @@ impl Partition {
     /// Opens a partition and takes it from any former owner.
     pub async fn open(
         stores: &dyn Stores,
+        cache: Arc<Cache>,
         number: u32,
         range: Arc<str>,
         span: EpkRange,
@@ -55,6 +58,7 @@ impl Partition {
             parents,
             owner,
             writer,
+            cache,
             durable: AtomicU64::new(head.lsn),
         }))
     }

@@ -253,7 +253,7 @@ async fn expired_items_are_gone_for_readers_and_their_ids_are_free() {
 
 #[tokio::test]
 async fn throughput_is_enforced_and_follows_its_offer() {
-    let account = Account::with(Options { enforce_throughput: true }).await;
+    let account = Account::with(Options { enforce_throughput: true, ..Options::default() }).await;
     let container = account.container(json!({})).await;
     let body = json!({"id": "1", "pk": "k", "pad": "x".repeat(500_000)}).to_string();
     container

@@ -186,6 +186,14 @@ async fn write(container: Arc<Container>, model: Arc<Mutex<Model>>, number: u64,
         _ => container.delete_item(&id, key, &none).await,
     };
     let answer = answer.expect("the request is well formed");
+    if answer.result.is_ok() {
+        let read = container.read_item(&id, Some(self::key(name)), None).await.unwrap();
+        assert!(read.at.lsn >= answer.at.lsn, "a read after a write sees it");
+        assert!(
+            read.at.item_lsn.is_none_or(|lsn| lsn >= answer.at.lsn),
+            "not even a cached item is older"
+        );
+    }
     let mut model = model.lock().unwrap();
     match &answer.result {
         Ok(_) => {

@@ -345,7 +345,7 @@ impl Engine {
             _ => 1,
         };
         let records = new_partitions(counters, pieces);
-        let partitions = state::open_partitions(&records, &*self.stores).await?;
+        let partitions = state::open_partitions(&records, &*self.stores, &self.cache).await?;
         let shared =
             self.state().offer_of(&database.resource.rid).and_then(|offer| offer.rate.clone());
         let rate: Option<Arc<Rate>> = offer.map_or(shared, |offer| offer.rate.clone());

@@ -11,6 +11,7 @@ use model::rid::ContainerRid;
 use model::throughput::Throughput;
 
 use crate::api::Resource;
+use crate::cache::Cache;
 use crate::catalog::Options;
 use crate::catalog::record::{PartitionRecord, Record};
 use crate::container::Opened;
@@ -134,6 +135,7 @@ impl State {
 pub(crate) async fn restore(
     mut records: Vec<Record>,
     stores: &dyn Stores,
+    cache: &Arc<Cache>,
     env: &Env,
     options: &Options,
 ) -> Result<State> {
@@ -146,7 +148,7 @@ pub(crate) async fn restore(
             _ => None,
         };
         let container = match record.resource.kind {
-            Kind::Container => Some(open_container(&record, &state, stores, env).await?),
+            Kind::Container => Some(open_container(&record, &state, stores, cache, env).await?),
             _ => None,
         };
         let Record { seq, resource, partitions, highest } = record;
@@ -175,6 +177,7 @@ async fn open_container(
     record: &Record,
     state: &State,
     stores: &dyn Stores,
+    cache: &Arc<Cache>,
     env: &Env,
 ) -> Result<Arc<Container>> {
     let resource = &record.resource;
@@ -184,7 +187,7 @@ async fn open_container(
     let database =
         state.by_rid(&resource.owner).ok_or_else(|| corrupt("a container without its database"))?;
     let definition = ContainerDefinition::from_stored(&resource.body)?;
-    let partitions = open_partitions(&record.partitions, stores).await?;
+    let partitions = open_partitions(&record.partitions, stores, cache).await?;
     Ok(Container::new(Opened {
         rid: ContainerRid::parse(&resource.rid).ok_or_else(|| corrupt("a container's rid"))?,
         link: format!("dbs/{}/colls/{}", database.resource.id, resource.id),
@@ -200,12 +203,15 @@ async fn open_container(
 pub(crate) async fn open_partitions(
     records: &[PartitionRecord],
     stores: &dyn Stores,
+    cache: &Arc<Cache>,
 ) -> Result<Vec<Arc<Partition>>> {
     let mut partitions = Vec::with_capacity(records.len());
     for PartitionRecord { number, range, span, parents } in records {
         let range = Arc::from(range.as_str());
-        partitions
-            .push(Partition::open(stores, *number, range, span.clone(), parents.clone()).await?);
+        partitions.push(
+            Partition::open(stores, cache.clone(), *number, range, span.clone(), parents.clone())
+                .await?,
+        );
     }
     partitions.sort_by(|a, b| a.span.min.cmp(&b.span.min));
     Ok(partitions)
