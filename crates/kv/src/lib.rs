@@ -18,6 +18,17 @@
 //! Nothing here assumes that a read is free or local: every read is a future, scans come in
 //! chunks, and a chunk may end early when its work budget is spent.
 
+mod crash;
+mod local;
+mod memory;
+#[doc(hidden)]
+pub mod suite;
+mod versions;
+
+pub use crash::Crashing;
+pub use local::{Durability, Faults, Local, LocalOptions, open_local};
+pub use memory::open_memory;
+
 use std::future::Future;
 use std::ops::Bound;
 use std::pin::Pin;
@@ -125,6 +136,30 @@ pub struct Limits {
     pub batch_bytes: usize,
 }
 
+impl Limits {
+    /// Refuses a batch that cannot be stored.
+    fn check(&self, batch: &[Op]) -> Result<()> {
+        let mut total = 0;
+        for op in batch {
+            let (key, value) = match op {
+                Op::Put(_, key, value) => (key.len(), value.len()),
+                Op::Delete(_, key) | Op::DeleteOnce(_, key) => (key.len(), 0),
+            };
+            within("a key", key, self.key_bytes)?;
+            within("a value", value, self.value_bytes)?;
+            total += key + value;
+        }
+        within("a batch", total, self.batch_bytes)
+    }
+}
+
+fn within(what: &str, bytes: usize, most: usize) -> Result<()> {
+    if bytes <= most {
+        return Ok(());
+    }
+    Err(Error::TooLarge(format!("{what} of {bytes} bytes; the most is {most}")))
+}
+
 /// All partitions of a process.
 pub trait Stores: Send + Sync {
     /// Opens a partition for writing, creating it if need be, and fences its former owner.
@@ -171,7 +206,11 @@ pub trait View: Send + Sync {
     fn get<'a>(&'a self, keyspace: Keyspace, key: &'a [u8]) -> Pending<'a, Option<Bytes>>;
 
     /// The values of several keys, in their order.
-    fn get_many<'a>(&'a self, keyspace: Keyspace, keys: &'a [Bytes]) -> Pending<'a, Vec<Option<Bytes>>>;
+    fn get_many<'a>(
+        &'a self,
+        keyspace: Keyspace,
+        keys: &'a [Bytes],
+    ) -> Pending<'a, Vec<Option<Bytes>>>;
 
     /// The next rows of a range. A chunk holds no resources once returned.
     fn scan(&self, scan: Scan) -> Pending<'_, Chunk>;
@@ -214,6 +253,12 @@ pub struct Ticket {
 }
 
 impl Ticket {
+    /// A ticket, and what answers it. A ticket whose other end is dropped says [`Error::Closed`].
+    fn new(no: CommitNo) -> (Self, tokio::sync::oneshot::Sender<Result<()>>) {
+        let (sender, done) = tokio::sync::oneshot::channel();
+        (Self { no, done }, sender)
+    }
+
     /// The batch's place in the order.
     pub fn no(&self) -> CommitNo {
         self.no

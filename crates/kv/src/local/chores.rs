@@ -1,0 +1,150 @@
+//! What is done behind the commits, on one thread: reclaiming segments, and trimming.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::reclaim::Reclaimer;
+use super::trim::{self, Trim};
+use crate::Result;
+
+/// How long a trim waits when the queue is full.
+const BUSY_PAUSE: Duration = Duration::from_millis(20);
+
+/// A flag that ends waits.
+#[derive(Default)]
+pub(crate) struct Stop {
+    stopped: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Stop {
+    pub(crate) fn set(&self) {
+        *self.stopped.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits, and says whether the store stops.
+    pub(crate) fn wait(&self, time: Duration) -> bool {
+        let stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
+        if *stopped || time.is_zero() {
+            return *stopped;
+        }
+        let waited = self.changed.wait_timeout_while(stopped, time, |stopped| !*stopped);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+/// The list of chores, and who does them.
+pub(crate) struct Chores {
+    list: Mutex<List>,
+    changed: Condvar,
+    pub stop: Stop,
+    reclaimer: Mutex<Reclaimer>,
+}
+
+#[derive(Default)]
+struct List {
+    look: bool,
+    trims: VecDeque<Trim>,
+    closed: bool,
+}
+
+impl Chores {
+    pub(crate) fn new(reclaimer: Reclaimer) -> Self {
+        Self {
+            list: Mutex::default(),
+            changed: Condvar::new(),
+            stop: Stop::default(),
+            reclaimer: Mutex::new(reclaimer),
+        }
+    }
+
+    /// Has segments looked at.
+    pub(crate) fn look(&self) {
+        let mut list = self.list();
+        if !list.look {
+            list.look = true;
+            self.changed.notify_all();
+        }
+    }
+
+    /// Adds a trim. A later one of the same rows replaces one that still waits.
+    pub(crate) fn trim(&self, trim: Trim) {
+        let mut list = self.list();
+        if list.closed {
+            return;
+        }
+        match list.trims.iter_mut().find(|waiting| waiting.same_rows(&trim)) {
+            Some(waiting) => waiting.below = Bytes::max(trim.below, waiting.below.clone()),
+            None => list.trims.push_back(trim),
+        }
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn close(&self) {
+        let mut list = self.list();
+        list.closed = true;
+        // Trims hold the store, and the store holds this list.
+        let trims = std::mem::take(&mut list.trims);
+        drop(list);
+        drop(trims);
+        self.stop.set();
+        self.changed.notify_all();
+    }
+
+    /// Reclaims what can be reclaimed now, on the calling thread.
+    pub(crate) fn reclaim(&self) -> Result<usize> {
+        self.reclaimer.lock().unwrap_or_else(PoisonError::into_inner).run(&self.stop)
+    }
+
+    fn run(&self) {
+        while let Some((look, trim)) = self.next() {
+            if look && let Err(error) = self.reclaim() {
+                tracing::error!(%error, "space could not be reclaimed");
+            }
+            if let Some(trim) = trim {
+                self.step(trim);
+            }
+        }
+    }
+
+    fn step(&self, trim: Trim) {
+        match trim::step(&trim) {
+            Ok(trim::Step::Done) => {}
+            Ok(trim::Step::More) => self.trim(trim),
+            Ok(trim::Step::Busy) => {
+                self.stop.wait(BUSY_PAUSE);
+                self.trim(trim);
+            }
+            Err(error) => tracing::debug!(%error, "a trim ended early"),
+        }
+    }
+
+    fn next(&self) -> Option<(bool, Option<Trim>)> {
+        let mut list = self.list();
+        loop {
+            if list.closed {
+                return None;
+            }
+            let (look, trim) = (std::mem::take(&mut list.look), list.trims.pop_front());
+            if look || trim.is_some() {
+                return Some((look, trim));
+            }
+            list = self.changed.wait(list).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn list(&self) -> MutexGuard<'_, List> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Starts the thread.
+pub(crate) fn spawn(chores: Arc<Chores>) -> io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name("kv-chores".into()).spawn(move || chores.run())
+}

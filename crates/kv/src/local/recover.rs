@@ -1,0 +1,237 @@
+//! Opens what an earlier process left: finds the segments, replays what the tree lacks.
+//!
+//! Which files stay, and why:
+//! - A journal segment from the applied mark on is replayed.
+//! - An older journal segment stays while the tree keeps an account of it. Without one it was
+//!   retired, and only its removal is missing.
+//! - A segment of moved values without an account was never put to use.
+//! - A file that begins with zeros is a spare, or its first group never became durable.
+
+use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::apply::Applier;
+use super::commit::at_path;
+use super::file::JournalFile;
+use super::format::{SEGMENT_HEADER_BYTES, SegmentHeader, SegmentId, SegmentKind};
+use super::journal::{Current, Ground};
+use super::segment::{Placed, Segment, SegmentSet, file_name, id_of};
+use super::tree::{Account, Applied, Tree};
+use crate::{Error, Result};
+
+/// Replayed records are applied in groups of about this many bytes.
+const REPLAY_BYTES: usize = 4 << 20;
+
+/// What recovery hands to the running store.
+pub(crate) struct Recovered {
+    pub applier: Applier,
+    pub current: Option<Current>,
+    pub replayed: u64,
+}
+
+/// Recovers the store in a directory that may be empty.
+pub(crate) fn recover(ground: &Ground, tree: &Arc<Tree>) -> Result<Recovered> {
+    let applied = tree.applied()?;
+    let accounts: BTreeMap<SegmentId, Account> = tree.accounts()?.into_iter().collect();
+    let known = accounts.keys().copied().chain(applied.map(|applied| applied.segment));
+    let above = known.max().map_or(1, |id| id.0 + 1);
+    ground.next_id.fetch_max(above, Ordering::Relaxed);
+    let headers = sort_out(ground, applied, &accounts)?;
+    let segments: SegmentSet = headers
+        .values()
+        .map(|header| (header.id, Segment::new(*header, &ground.dir, ground.opened.clone())))
+        .collect();
+    require_accounted(ground, &segments, &accounts)?;
+    let journal = chain(ground, &segments, applied)?;
+    let known = segments.iter().filter(|(id, _)| accounts.contains_key(id));
+    let known = known.map(|(id, segment)| (*id, segment.clone())).collect();
+    let mut applier = Applier::new(tree.clone(), known, accounts, applied);
+    let (current, replayed) = replay(ground, &mut applier, &journal, applied)?;
+    Ok(Recovered { applier, current, replayed })
+}
+
+/// The highest number any segment file has.
+pub(crate) fn last_id(dir: &Path) -> Result<u32> {
+    Ok(files(dir)?.last().map_or(0, |id| id.0))
+}
+
+fn files(dir: &Path) -> Result<Vec<SegmentId>> {
+    let mut ids = Vec::new();
+    for entry in at_path(dir, std::fs::read_dir(dir))? {
+        let name = at_path(dir, entry)?.file_name();
+        ids.extend(name.to_str().and_then(id_of));
+    }
+    ids.sort_unstable();
+    Ok(ids)
+}
+
+/// Removes the files that nobody needs, and reads the headers of the others.
+fn sort_out(
+    ground: &Ground,
+    applied: Option<Applied>,
+    accounts: &BTreeMap<SegmentId, Account>,
+) -> Result<BTreeMap<SegmentId, SegmentHeader>> {
+    let mut headers = BTreeMap::new();
+    for id in files(&ground.dir)? {
+        let path = ground.dir.join(file_name(id));
+        let header = read_header(&path, id)?;
+        let replayable = applied.is_none_or(|applied| id >= applied.segment);
+        let wanted = accounts.contains_key(&id)
+            || header.is_some_and(|header| header.kind == SegmentKind::Journal && replayable);
+        match header {
+            Some(header) if wanted => {
+                headers.insert(id, header);
+            }
+            None if wanted => {
+                return Err(Error::Corrupt(format!("{} has lost its header", path.display())));
+            }
+            _ => at_path(&path, std::fs::remove_file(&path))?,
+        }
+    }
+    Ok(headers)
+}
+
+/// `None` if the file begins with zeros.
+fn read_header(path: &Path, id: SegmentId) -> Result<Option<SegmentHeader>> {
+    let mut bytes = Vec::with_capacity(SEGMENT_HEADER_BYTES);
+    let file = at_path(path, std::fs::File::open(path))?;
+    at_path(path, file.take(SEGMENT_HEADER_BYTES as u64).read_to_end(&mut bytes))?;
+    if bytes.iter().all(|byte| *byte == 0) {
+        return Ok(None);
+    }
+    match SegmentHeader::decode(&bytes) {
+        Some(header) if header.id == id => Ok(Some(header)),
+        // A first write that was cut short has left less than a header.
+        None if bytes.len() < SEGMENT_HEADER_BYTES => Ok(None),
+        _ => Err(Error::Corrupt(format!("{} has a broken header (offset 0)", path.display()))),
+    }
+}
+
+fn require_accounted(
+    ground: &Ground,
+    segments: &SegmentSet,
+    accounts: &BTreeMap<SegmentId, Account>,
+) -> Result<()> {
+    let missing =
+        accounts.iter().find(|(id, account)| account.live > 0 && !segments.contains_key(id));
+    match missing {
+        None => Ok(()),
+        Some((id, account)) => Err(Error::Corrupt(format!(
+            "{} is missing; {} bytes in it are in use",
+            ground.dir.join(file_name(*id)).display(),
+            account.live
+        ))),
+    }
+}
+
+/// The journal segments to replay, in order, each naming the one before it.
+fn chain(
+    ground: &Ground,
+    segments: &SegmentSet,
+    applied: Option<Applied>,
+) -> Result<Vec<Arc<Segment>>> {
+    let from = applied.map_or(SegmentId(0), |applied| applied.segment);
+    let mut journal: Vec<_> = segments
+        .values()
+        .filter(|segment| segment.header.kind == SegmentKind::Journal && segment.id() >= from)
+        .cloned()
+        .collect();
+    journal.sort_unstable_by_key(|segment| segment.id());
+    let mut before = applied.map(|applied| applied.segment);
+    for segment in &journal {
+        let id = segment.id();
+        let follows = before.is_none_or(|before| before == id || segment.header.previous == before);
+        let begins = before.is_some() || segment.header.previous == id;
+        if !(follows && begins) {
+            return Err(Error::Corrupt(format!(
+                "{} is missing: {} follows it, and the index does not hold what was in it",
+                ground.dir.join(file_name(segment.header.previous)).display(),
+                segment.path().display()
+            )));
+        }
+        before = Some(id);
+    }
+    Ok(journal)
+}
+
+fn replay(
+    ground: &Ground,
+    applier: &mut Applier,
+    journal: &[Arc<Segment>],
+    applied: Option<Applied>,
+) -> Result<(Option<Current>, u64)> {
+    let mut replayed = 0;
+    let mut end = 0;
+    for (i, segment) in journal.iter().enumerate() {
+        let from = applied.filter(|applied| applied.segment == segment.id());
+        let mut walk = segment.walk(from.map_or(0, |applied| u64::from(applied.end)))?;
+        if walk.at() > walk.file_bytes() {
+            return Err(
+                segment.corrupt(walk.file_bytes(), "ends before what the index holds of it")
+            );
+        }
+        replayed += replay_segment(applier, segment, &mut walk)?;
+        end = walk.at();
+        if i + 1 < journal.len() && !ends_cleanly(segment, end) || walk.later_group()? {
+            return Err(segment.corrupt(end, "holds a broken record with valid ones behind it"));
+        }
+    }
+    let current = journal.last().map(|segment| reopen(ground, segment, end)).transpose()?;
+    Ok((current, replayed))
+}
+
+fn replay_segment(
+    applier: &mut Applier,
+    segment: &Arc<Segment>,
+    walk: &mut super::segment::Walk,
+) -> Result<u64> {
+    let mut records: Vec<Placed> = Vec::new();
+    let (mut bytes, mut count) = (0, 0);
+    while let Some(record) = walk.next()? {
+        bytes += record.body.len();
+        count += 1;
+        records.push(record);
+        if bytes >= REPLAY_BYTES {
+            applier.apply(segment, &records)?;
+            records.clear();
+            bytes = 0;
+        }
+    }
+    applier.apply(segment, &records)?;
+    Ok(count)
+}
+
+/// A segment with a successor was left whole: behind its records there is nothing but zeros.
+fn ends_cleanly(segment: &Arc<Segment>, end: u64) -> bool {
+    let file_bytes = segment.path().metadata().map_or(0, |metadata| metadata.len());
+    let mut at = end;
+    while at < file_bytes {
+        let bytes = (file_bytes - at).min(1 << 20) as usize;
+        match segment.read(at, bytes) {
+            Ok(rest) if rest.iter().all(|byte| *byte == 0) => at += bytes as u64,
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// Goes on writing behind the last record. What else stands there is cut off first, so that it
+/// can never follow a later record.
+fn reopen(ground: &Ground, segment: &Arc<Segment>, end: u64) -> Result<Current> {
+    let path = segment.path();
+    let file = at_path(path, OpenOptions::new().write(true).open(path))?;
+    if at_path(path, file.metadata())?.len() > end {
+        at_path(path, file.set_len(end))?;
+        at_path(path, file.sync_all())?;
+    }
+    Ok(Current {
+        segment: segment.clone(),
+        file: JournalFile::new(file, ground.faults.clone()),
+        end: u32::try_from(end).map_err(|_| segment.corrupt(end, "is too long"))?,
+        prepared: false,
+    })
+}

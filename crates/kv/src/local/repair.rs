@@ -1,0 +1,75 @@
+//! Opens the fjall database after a loss of power.
+//!
+//! fjall's journal is not synced on the way of a commit, so after a loss of power its tail may
+//! hold pages that arrived out of order. fjall discards a tail that merely ends early, but
+//! refuses one with a wrong checksum in it. Everything behind fjall's last own sync can be made
+//! again from our journal, so the broken tail is cut off: at the longest prefix that opens.
+
+use std::fs::{self, OpenOptions};
+use std::path::{Path, PathBuf};
+
+use fjall::Database;
+
+use super::commit::at_path;
+use crate::{Error, Result};
+
+/// Opens the database; cuts the tail of its journal if that is what it takes.
+pub(crate) fn open_database(
+    dir: &Path,
+    open: impl Fn() -> fjall::Result<Database>,
+) -> Result<Database> {
+    match open() {
+        Ok(db) => Ok(db),
+        Err(fjall::Error::JournalRecovery(error)) => {
+            tracing::warn!(?error, "the index's journal has a broken tail; it is cut");
+            cut_tail(dir, open)
+        }
+        Err(fjall::Error::Locked) => Err(Error::Refused(format!(
+            "{} is in use by this or another process; close it first",
+            dir.display()
+        ))),
+        Err(error) => Err(Error::Corrupt(format!(
+            "the index in {} cannot be opened: {error}; if all segments since the first are \
+             there, it is made again once that directory is moved away",
+            dir.display()
+        ))),
+    }
+}
+
+/// Finds by halving the longest prefix of the active journal that opens.
+fn cut_tail(dir: &Path, open: impl Fn() -> fjall::Result<Database>) -> Result<Database> {
+    let journal = active_journal(dir)?;
+    let whole = journal.with_extension("broken");
+    at_path(&whole, fs::copy(&journal, &whole))?;
+    let (mut good, mut bad) = (0, at_path(&whole, whole.metadata())?.len());
+    while good + 1 < bad {
+        let middle = good.midpoint(bad);
+        restore(&whole, &journal, middle)?;
+        match open() {
+            Ok(_) => good = middle,
+            Err(fjall::Error::JournalRecovery(_)) => bad = middle,
+            Err(error) => return Err(super::tree::failed(&error)),
+        }
+    }
+    restore(&whole, &journal, good)?;
+    let db = open().map_err(|error| super::tree::failed(&error))?;
+    at_path(&whole, fs::remove_file(&whole))?;
+    Ok(db)
+}
+
+fn active_journal(dir: &Path) -> Result<PathBuf> {
+    let names = at_path(dir, fs::read_dir(dir))?;
+    let number = |path: &PathBuf| path.file_stem()?.to_str()?.parse::<u64>().ok();
+    names
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.extension().is_some_and(|extension| extension == "jnl"))
+        .max_by_key(number)
+        .ok_or_else(|| Error::Corrupt(format!("{} has no journal", dir.display())))
+}
+
+fn restore(whole: &Path, journal: &Path, bytes: u64) -> Result<()> {
+    at_path(journal, fs::copy(whole, journal))?;
+    let file = at_path(journal, OpenOptions::new().write(true).open(journal))?;
+    at_path(journal, file.set_len(bytes))?;
+    at_path(journal, file.sync_all())
+}

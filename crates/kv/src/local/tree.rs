@@ -1,0 +1,262 @@
+//! The derived side of the store: a fjall database that can be made again from the journal.
+//!
+//! It holds every row of Docs, Index and Meta, and for Feed and Log a [`Pointer`] to the value
+//! in its segment. It is never synced on the way of a commit. What makes that safe:
+//!
+//! - Rows are applied only after their group is durable in the journal, together with a row
+//!   that says how far the journal is [`Applied`]. fjall comes back with a prefix of what was
+//!   applied, and replay goes on from there.
+//! - Before a segment is removed, everything applied so far is synced.
+//! - Snapshots are taken only between two batches, by the one thread that applies.
+
+use std::path::Path;
+
+use bytes::Bytes;
+use fjall::config::{BloomConstructionPolicy, FilterPolicy, FilterPolicyEntry, HashRatioPolicy};
+use fjall::{Database, KeyspaceCreateOptions, PersistMode};
+
+use super::format::{SegmentId, SegmentKind, u32_at, u64_at};
+use crate::{Epoch, Error, Keyspace, PartitionId, Result};
+
+const APPLIED: &[u8] = b"applied";
+const SEGMENT_PREFIX: u8 = b's';
+const EPOCH_PREFIX: u8 = b'e';
+/// Each memtable; there are six, and a few of each may wait to be flushed.
+const MEMTABLE_BYTES: u64 = 8 << 20;
+/// fjall's smallest bound: old journals are what a reopen has to read.
+const FJALL_JOURNAL_BYTES: u64 = 64 << 20;
+const FJALL_FILES_MAX: usize = 256;
+
+/// Where the value of a Feed or Log row is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Pointer {
+    pub segment: SegmentId,
+    pub at: u32,
+    pub bytes: u32,
+    pub crc: u32,
+    /// The row was absent before and has been put once since: a weak tombstone may remove it.
+    pub once: bool,
+}
+
+impl Pointer {
+    const BYTES: usize = 17;
+
+    pub(crate) fn encode(&self) -> Bytes {
+        let mut out = [0; Self::BYTES];
+        out[..4].copy_from_slice(&self.segment.0.to_le_bytes());
+        out[4..8].copy_from_slice(&self.at.to_le_bytes());
+        out[8..12].copy_from_slice(&self.bytes.to_le_bytes());
+        out[12..16].copy_from_slice(&self.crc.to_le_bytes());
+        out[16] = u8::from(self.once);
+        Bytes::copy_from_slice(&out)
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
+        let read = || {
+            (bytes.len() == Self::BYTES).then_some(())?;
+            Some(Self {
+                segment: SegmentId(u32_at(bytes, 0)?),
+                at: u32_at(bytes, 4)?,
+                bytes: u32_at(bytes, 8)?,
+                crc: u32_at(bytes, 12)?,
+                once: bytes[16] == 1,
+            })
+        };
+        read()
+            .ok_or_else(|| Error::Corrupt("a row that should point into a segment does not".into()))
+    }
+
+    /// Whether both name the same bytes.
+    pub(crate) fn same_place(&self, other: &Self) -> bool {
+        (self.segment, self.at, self.bytes) == (other.segment, other.at, other.bytes)
+    }
+}
+
+/// How far the journal has reached the tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Applied {
+    pub segment: SegmentId,
+    pub end: u32,
+    pub commit: u64,
+}
+
+/// What is known of a segment: how much of it is used, and how much of that is still alive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Account {
+    pub kind: SegmentKind,
+    pub used: u32,
+    pub live: u64,
+}
+
+/// The database and its keyspaces.
+pub(crate) struct Tree {
+    db: Database,
+    spaces: [fjall::Keyspace; 5],
+    internal: fjall::Keyspace,
+}
+
+impl Tree {
+    pub(crate) fn open(dir: &Path, cache_bytes: u64) -> Result<Self> {
+        let db = super::repair::open_database(dir, || {
+            Database::builder(dir)
+                .cache_size(cache_bytes)
+                .max_journaling_size(FJALL_JOURNAL_BYTES)
+                .max_cached_files(Some(FJALL_FILES_MAX))
+                .manual_journal_persist(true)
+                .worker_threads(2)
+                .open()
+        })?;
+        let open = |name: &str, options: fn() -> KeyspaceCreateOptions| {
+            db.keyspace(name, options).map_err(|error| failed(&error))
+        };
+        let spaces = [
+            open("docs", point_reads)?,
+            open("feed", sure_hits)?,
+            open("log", sure_hits)?,
+            open("index", ranges)?,
+            open("meta", point_reads)?,
+        ];
+        let internal = open("internal", point_reads)?;
+        Ok(Self { db, spaces, internal })
+    }
+
+    pub(crate) fn space(&self, keyspace: Keyspace) -> &fjall::Keyspace {
+        &self.spaces[keyspace as usize]
+    }
+
+    /// Starts a batch; only the applying thread may.
+    pub(crate) fn batch(&self, rows: usize) -> fjall::OwnedWriteBatch {
+        fjall::OwnedWriteBatch::with_capacity(self.db.clone(), rows)
+    }
+
+    /// Takes a snapshot; only between two batches.
+    pub(crate) fn snapshot(&self) -> fjall::Snapshot {
+        self.db.snapshot()
+    }
+
+    /// Makes everything applied so far survive a loss of power.
+    pub(crate) fn sync(&self) -> Result<()> {
+        self.db.persist(PersistMode::SyncAll).map_err(|error| failed(&error))
+    }
+
+    pub(crate) fn applied(&self) -> Result<Option<Applied>> {
+        let Some(row) = self.internal.get(APPLIED).map_err(|error| failed(&error))? else {
+            return Ok(None);
+        };
+        let read = || {
+            Some(Applied {
+                segment: SegmentId(u32_at(&row, 0)?),
+                end: u32_at(&row, 4)?,
+                commit: u64_at(&row, 8)?,
+            })
+        };
+        read().map(Some).ok_or_else(|| malformed("applied"))
+    }
+
+    pub(crate) fn accounts(&self) -> Result<Vec<(SegmentId, Account)>> {
+        let rows = self.internal.prefix([SEGMENT_PREFIX]);
+        rows.map(|row| {
+            let (key, value) = row.into_inner().map_err(|error| failed(&error))?;
+            read_account(&key, &value).ok_or_else(|| malformed("segment"))
+        })
+        .collect()
+    }
+
+    pub(crate) fn epoch(&self, partition: PartitionId) -> Result<Epoch> {
+        let row = self.internal.get(epoch_key(partition)).map_err(|error| failed(&error))?;
+        match row {
+            None => Ok(Epoch(0)),
+            Some(row) => u64_at(&row, 0).map(Epoch).ok_or_else(|| malformed("epoch")),
+        }
+    }
+
+    pub(crate) fn disk_bytes(&self) -> u64 {
+        self.db.disk_space().unwrap_or(0)
+    }
+
+    pub(crate) fn put_applied(&self, batch: &mut fjall::OwnedWriteBatch, applied: Applied) {
+        let mut row = [0; 16];
+        row[..4].copy_from_slice(&applied.segment.0.to_le_bytes());
+        row[4..8].copy_from_slice(&applied.end.to_le_bytes());
+        row[8..].copy_from_slice(&applied.commit.to_le_bytes());
+        batch.insert(&self.internal, APPLIED, row.as_slice());
+    }
+
+    pub(crate) fn put_account(
+        &self,
+        batch: &mut fjall::OwnedWriteBatch,
+        id: SegmentId,
+        account: Account,
+    ) {
+        let mut row = [0; 13];
+        row[0] = u8::from(account.kind == SegmentKind::Moved);
+        row[1..5].copy_from_slice(&account.used.to_le_bytes());
+        row[5..].copy_from_slice(&account.live.to_le_bytes());
+        batch.insert(&self.internal, account_key(id).as_slice(), row.as_slice());
+    }
+
+    pub(crate) fn remove_account(&self, batch: &mut fjall::OwnedWriteBatch, id: SegmentId) {
+        batch.remove(&self.internal, account_key(id).as_slice());
+    }
+
+    pub(crate) fn put_epoch(
+        &self,
+        batch: &mut fjall::OwnedWriteBatch,
+        partition: PartitionId,
+        epoch: Epoch,
+    ) {
+        batch.insert(
+            &self.internal,
+            epoch_key(partition).as_slice(),
+            epoch.0.to_le_bytes().as_slice(),
+        );
+    }
+}
+
+/// A fjall error in the words of this crate.
+pub(crate) fn failed(error: &fjall::Error) -> Error {
+    Error::Io(format!("the index failed: {error}"))
+}
+
+fn malformed(what: &str) -> Error {
+    Error::Corrupt(format!("the index holds a malformed {what} row"))
+}
+
+fn base() -> KeyspaceCreateOptions {
+    KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES).manual_journal_persist(true)
+}
+
+/// Keys that are looked up one by one, and are often missing.
+fn point_reads() -> KeyspaceCreateOptions {
+    base().data_block_hash_ratio_policy(HashRatioPolicy::all(0.75)).filter_policy(
+        FilterPolicy::all(FilterPolicyEntry::Bloom(BloomConstructionPolicy::BitsPerKey(10.0))),
+    )
+}
+
+/// Keys that exist when they are looked up: the last level needs no filter.
+fn sure_hits() -> KeyspaceCreateOptions {
+    base().expect_point_read_hits(true)
+}
+
+/// Keys that are only scanned.
+fn ranges() -> KeyspaceCreateOptions {
+    base().filter_policy(FilterPolicy::disabled())
+}
+
+fn account_key(id: SegmentId) -> [u8; 5] {
+    let mut key = [SEGMENT_PREFIX; 5];
+    key[1..].copy_from_slice(&id.0.to_be_bytes());
+    key
+}
+
+fn read_account(key: &[u8], row: &[u8]) -> Option<(SegmentId, Account)> {
+    let id = SegmentId(u32::from_be_bytes(key.get(1..5)?.try_into().ok()?));
+    let kind = if *row.first()? == 1 { SegmentKind::Moved } else { SegmentKind::Journal };
+    Some((id, Account { kind, used: u32_at(row, 1)?, live: u64_at(row, 5)? }))
+}
+
+fn epoch_key(partition: PartitionId) -> [u8; 9] {
+    let mut key = [EPOCH_PREFIX; 9];
+    key[1..].copy_from_slice(&partition.0.to_be_bytes());
+    key
+}

@@ -1,0 +1,223 @@
+//! A published state, read through the eyes of one partition.
+//!
+//! Rows of Feed and Log are read in two steps: the pointers from the tree, then the values from
+//! their segments. Values that lie close together come with one read, and share its buffer.
+
+use std::future::ready;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use fjall::Readable;
+
+use super::apply::{Published, prefixed};
+use super::tree::{Pointer, Tree, failed};
+use crate::{Chunk, CommitNo, Keyspace, PartitionId, Pending, Result, Scan, View};
+
+/// Bytes between two values that are rather read along than skipped.
+const GAP_BYTES: u64 = 16 << 10;
+/// Most bytes in one read; larger values are read alone.
+const SPAN_BYTES: u64 = 1 << 20;
+/// Keys up to this length are looked up without an allocation.
+const SHORT_KEY_BYTES: usize = 248;
+
+/// See the top of this file.
+pub(crate) struct LocalView {
+    pub tree: Arc<Tree>,
+    pub published: Arc<Published>,
+    pub partition: PartitionId,
+}
+
+impl View for LocalView {
+    fn commit(&self) -> CommitNo {
+        self.published.commit
+    }
+
+    fn get<'a>(&'a self, keyspace: Keyspace, key: &'a [u8]) -> Pending<'a, Option<Bytes>> {
+        Box::pin(ready(self.value(keyspace, key)))
+    }
+
+    fn get_many<'a>(
+        &'a self,
+        keyspace: Keyspace,
+        keys: &'a [Bytes],
+    ) -> Pending<'a, Vec<Option<Bytes>>> {
+        Box::pin(ready(self.values(keyspace, keys)))
+    }
+
+    fn scan(&self, scan: Scan) -> Pending<'_, Chunk> {
+        Box::pin(ready(self.chunk(&scan)))
+    }
+}
+
+impl LocalView {
+    fn value(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<Bytes>> {
+        let Some(row) = self.row(keyspace, key)? else { return Ok(None) };
+        if !is_pointed(keyspace) {
+            return Ok(Some(row));
+        }
+        self.read(&Pointer::decode(&row)?).map(Some)
+    }
+
+    fn values(&self, keyspace: Keyspace, keys: &[Bytes]) -> Result<Vec<Option<Bytes>>> {
+        let mut rows = Vec::with_capacity(keys.len());
+        for key in keys {
+            rows.push(self.row(keyspace, key)?);
+        }
+        if !is_pointed(keyspace) {
+            return Ok(rows);
+        }
+        let found = rows.iter().flatten();
+        let pointers = found.map(|row| Pointer::decode(row)).collect::<Result<Vec<_>>>()?;
+        let mut values = self.read_all(&pointers)?.into_iter();
+        Ok(rows.into_iter().map(|row| row.and_then(|_| values.next())).collect())
+    }
+
+    /// The next rows of a scan.
+    pub(crate) fn chunk(&self, scan: &Scan) -> Result<Chunk> {
+        let mut chunk = Chunk::default();
+        let Some(range) = self.range(scan) else { return Ok(chunk) };
+        let mut iter = self.published.snapshot.range(self.tree.space(scan.keyspace), range);
+        let pointed = is_pointed(scan.keyspace);
+        let mut pointers = Vec::new();
+        let mut bytes = 0;
+        while let Some(row) = if scan.reverse { iter.next_back() } else { iter.next() } {
+            let (key, value) = row.into_inner().map_err(|error| failed(&error))?;
+            let key = Bytes::from(key).slice(8..);
+            bytes += key.len();
+            if scan.keys_only {
+                chunk.rows.push((key, Bytes::new()));
+            } else if pointed {
+                let pointer = Pointer::decode(&value)?;
+                bytes += pointer.bytes as usize;
+                pointers.push(pointer);
+                chunk.rows.push((key, Bytes::new()));
+            } else {
+                bytes += value.len();
+                chunk.rows.push((key, value.into()));
+            }
+            if chunk.rows.len() >= scan.rows || bytes >= scan.bytes {
+                chunk.resume = chunk.rows.last().map(|(key, _)| key.clone());
+                break;
+            }
+        }
+        for (row, value) in chunk.rows.iter_mut().zip(self.read_all(&pointers)?) {
+            row.1 = value;
+        }
+        Ok(chunk)
+    }
+
+    /// The bounds of a scan in the tree; `None` if nothing can lie between them.
+    fn range(&self, scan: &Scan) -> Option<(Bound<Bytes>, Bound<Bytes>)> {
+        let from = match &scan.from {
+            Bound::Included(key) => Bound::Included(prefixed(self.partition, key)),
+            Bound::Excluded(key) => Bound::Excluded(prefixed(self.partition, key)),
+            Bound::Unbounded => Bound::Included(prefixed(self.partition, &[])),
+        };
+        let to = match &scan.to {
+            Bound::Included(key) => Bound::Included(prefixed(self.partition, key)),
+            Bound::Excluded(key) => Bound::Excluded(prefixed(self.partition, key)),
+            Bound::Unbounded => match self.partition.0.checked_add(1) {
+                Some(next) => Bound::Excluded(prefixed(PartitionId(next), &[])),
+                None => Bound::Unbounded,
+            },
+        };
+        let empty = match (&from, &to) {
+            (Bound::Included(a), Bound::Included(b)) => a > b,
+            (Bound::Included(a) | Bound::Excluded(a), Bound::Included(b) | Bound::Excluded(b)) => {
+                a >= b
+            }
+            _ => false,
+        };
+        (!empty).then_some((from, to))
+    }
+
+    fn row(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<Bytes>> {
+        let space = self.tree.space(keyspace);
+        let row = if key.len() <= SHORT_KEY_BYTES {
+            let mut full = [0; 8 + SHORT_KEY_BYTES];
+            full[..8].copy_from_slice(&self.partition.0.to_be_bytes());
+            full[8..8 + key.len()].copy_from_slice(key);
+            self.published.snapshot.get(space, &full[..8 + key.len()])
+        } else {
+            self.published.snapshot.get(space, prefixed(self.partition, key))
+        };
+        Ok(row.map_err(|error| failed(&error))?.map(Bytes::from))
+    }
+
+    fn read(&self, pointer: &Pointer) -> Result<Bytes> {
+        let bytes = self.segment(pointer)?.read(u64::from(pointer.at), pointer.bytes as usize)?;
+        self.verify(pointer, bytes)
+    }
+
+    /// Reads values, in the order of their pointers.
+    fn read_all(&self, pointers: &[Pointer]) -> Result<Vec<Bytes>> {
+        let place = |i: &usize| (pointers[*i].segment, pointers[*i].at);
+        let mut order: Vec<usize> = (0..pointers.len()).collect();
+        if !order.is_sorted_by_key(place) {
+            order.sort_unstable_by_key(place);
+        }
+        let mut values = vec![Bytes::new(); pointers.len()];
+        let mut rest = order.as_slice();
+        while !rest.is_empty() {
+            let (span, later) = rest.split_at(span_of(pointers, rest));
+            self.read_span(pointers, span, &mut values)?;
+            rest = later;
+        }
+        Ok(values)
+    }
+
+    fn read_span(&self, pointers: &[Pointer], span: &[usize], values: &mut [Bytes]) -> Result<()> {
+        let (Some(first), Some(last)) = (span.first(), span.last()) else { return Ok(()) };
+        let (first, last) = (&pointers[*first], &pointers[*last]);
+        let from = u64::from(first.at);
+        let bytes = u64::from(last.at) + u64::from(last.bytes) - from;
+        let buffer = self.segment(first)?.read(from, bytes as usize)?;
+        for i in span {
+            let pointer = &pointers[*i];
+            let at = (pointer.at - first.at) as usize;
+            values[*i] = self.verify(pointer, buffer.slice(at..at + pointer.bytes as usize))?;
+        }
+        Ok(())
+    }
+
+    fn segment(&self, pointer: &Pointer) -> Result<&Arc<super::segment::Segment>> {
+        self.published.segments.get(&pointer.segment).ok_or_else(|| {
+            crate::Error::Corrupt(format!(
+                "a row points into segment {}, which does not exist",
+                super::segment::file_name(pointer.segment)
+            ))
+        })
+    }
+
+    fn verify(&self, pointer: &Pointer, bytes: Bytes) -> Result<Bytes> {
+        if crc32fast::hash(&bytes) == pointer.crc {
+            return Ok(bytes);
+        }
+        Err(self.segment(pointer)?.corrupt(u64::from(pointer.at), "holds a value that was altered"))
+    }
+}
+
+/// Whether rows of a keyspace hold pointers in the tree.
+pub(crate) fn is_pointed(keyspace: Keyspace) -> bool {
+    matches!(keyspace, Keyspace::Feed | Keyspace::Log)
+}
+
+/// How many of the pointers, taken in the order of their places, are read at once.
+fn span_of(pointers: &[Pointer], order: &[usize]) -> usize {
+    let first = &pointers[order[0]];
+    let from = u64::from(first.at);
+    let mut end = from + u64::from(first.bytes);
+    let more = order[1..].iter().take_while(|i| {
+        let next = &pointers[**i];
+        let next_end = u64::from(next.at) + u64::from(next.bytes);
+        // Values of one segment never overlap, so the offsets only grow.
+        let near = next.segment == first.segment
+            && u64::from(next.at) >= end
+            && u64::from(next.at) - end <= GAP_BYTES
+            && next_end - from <= SPAN_BYTES;
+        end = next_end;
+        near
+    });
+    1 + more.count()
+}

@@ -1,0 +1,377 @@
+//! What the embedded adapter does when the disk, or another process, does not do its part.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use astrarium_kv::suite::{Dice, put, rows};
+use astrarium_kv::{
+    Claim, Durability, Error, Faults, Keyspace, Local, LocalOptions, Op, Owner, PartitionId,
+    Stores, View,
+};
+use bytes::Bytes;
+use tempfile::TempDir;
+
+const ONE: PartitionId = PartitionId(1);
+
+fn options() -> LocalOptions {
+    LocalOptions { cache_bytes: 1 << 20, ..LocalOptions::default() }
+}
+
+fn open(dir: &Path) -> Result<Arc<Local>, Error> {
+    Local::open(dir, options())
+}
+
+async fn owner(store: &Local) -> Arc<dyn Owner> {
+    store.open_owner(ONE, Claim::Take).await.unwrap()
+}
+
+async fn write(owner: &dyn Owner, batch: Vec<Op>) {
+    owner.submit(batch).unwrap().durable().await.unwrap();
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let target = to.join(path.file_name().unwrap());
+        if path.is_dir() {
+            copy(&path, &target)
+        } else {
+            std::fs::copy(&path, &target).map(drop).unwrap()
+        }
+    }
+}
+
+fn segments(dir: &Path) -> Vec<PathBuf> {
+    let names = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    let mut segments: Vec<_> =
+        names.filter(|path| path.extension().is_some_and(|extension| extension == "seg")).collect();
+    segments.sort();
+    segments
+}
+
+/// Three batches, and where in the only segment each of them ends.
+async fn three_batches(dir: &Path) -> Vec<u64> {
+    let store = open(dir).unwrap();
+    let owner = owner(&store).await;
+    let mut ends = Vec::new();
+    for n in 1..=3 {
+        let (key, value) = (format!("k{n}"), format!("value {n}"));
+        write(&*owner, vec![put(Keyspace::Docs, &key, &value), put(Keyspace::Feed, &key, &value)])
+            .await;
+        ends.push(segments(dir)[0].metadata().unwrap().len());
+    }
+    ends
+}
+
+async fn count(dir: &Path) -> (usize, usize) {
+    let store = open(dir).unwrap();
+    let owner = owner(&store).await;
+    let view = owner.published();
+    (rows(&*view, Keyspace::Docs).await.len(), rows(&*view, Keyspace::Feed).await.len())
+}
+
+#[tokio::test]
+async fn a_tail_torn_at_any_byte_is_cut() {
+    let whole = TempDir::new().unwrap();
+    let ends = three_batches(whole.path()).await;
+    std::fs::remove_dir_all(whole.path().join("index")).unwrap();
+    for cut in ends[1]..=ends[2] {
+        let dir = TempDir::new().unwrap();
+        copy(whole.path(), dir.path());
+        let file = std::fs::OpenOptions::new().write(true).open(&segments(dir.path())[0]).unwrap();
+        file.set_len(cut).unwrap();
+        let expected = if cut == ends[2] { 3 } else { 2 };
+        assert_eq!(count(dir.path()).await, (expected, expected), "cut at {cut}");
+    }
+}
+
+#[tokio::test]
+async fn zeros_behind_the_last_record_are_no_damage() {
+    let dir = TempDir::new().unwrap();
+    let ends = three_batches(dir.path()).await;
+    std::fs::remove_dir_all(dir.path().join("index")).unwrap();
+    let file = std::fs::OpenOptions::new().write(true).open(&segments(dir.path())[0]).unwrap();
+    file.set_len(ends[2] + 3_000_000).unwrap();
+    assert_eq!(count(dir.path()).await, (3, 3));
+    assert_eq!(count(dir.path()).await, (3, 3));
+}
+
+#[tokio::test]
+async fn a_broken_record_before_valid_ones_is_named() {
+    let whole = TempDir::new().unwrap();
+    let ends = three_batches(whole.path()).await;
+    std::fs::remove_dir_all(whole.path().join("index")).unwrap();
+    for at in ends[0]..ends[1] {
+        let dir = TempDir::new().unwrap();
+        copy(whole.path(), dir.path());
+        let path = &segments(dir.path())[0];
+        let mut bytes = std::fs::read(path).unwrap();
+        bytes[at as usize] ^= 0x40;
+        std::fs::write(path, bytes).unwrap();
+        let Err(Error::Corrupt(message)) = open(dir.path()) else { panic!("flip at {at} passed") };
+        assert!(message.contains(&path.display().to_string()), "{message}");
+        assert!(message.contains(&format!("offset {}", ends[0])), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn an_index_that_is_ahead_of_the_journal_is_refused() {
+    let dir = TempDir::new().unwrap();
+    let ends = three_batches(dir.path()).await;
+    let file = std::fs::OpenOptions::new().write(true).open(&segments(dir.path())[0]).unwrap();
+    file.set_len(ends[1]).unwrap();
+    assert!(matches!(open(dir.path()), Err(Error::Corrupt(_))));
+}
+
+/// Writes feed rows that replace each other, as documents do.
+async fn update(owner: &dyn Owner, dice: &mut Dice, rounds: u64, lsn: &mut u64) {
+    let mut tickets = Vec::new();
+    for _ in 0..rounds {
+        let doc = Bytes::from(format!("doc{}", dice.below(100)));
+        *lsn += 1;
+        let mut batch = vec![
+            Op::Put(Keyspace::Docs, doc.clone(), Bytes::copy_from_slice(&lsn.to_be_bytes())),
+            Op::Put(Keyspace::Feed, Bytes::copy_from_slice(&lsn.to_be_bytes()), body(*lsn)),
+            put(Keyspace::Meta, "head", &lsn.to_string()),
+        ];
+        if let Some(old) = owner.published().get(Keyspace::Docs, &doc).await.unwrap() {
+            batch.push(Op::DeleteOnce(Keyspace::Feed, old));
+        }
+        tickets.push(owner.submit(batch).unwrap());
+        // The old row is read from what is published, so one write at a time.
+        tickets.pop().unwrap().durable().await.unwrap();
+    }
+}
+
+fn body(lsn: u64) -> Bytes {
+    Bytes::from(vec![lsn as u8; 500 + (lsn % 700) as usize])
+}
+
+/// Every document has its body in the feed, and the feed has nothing else.
+async fn check_documents(view: &dyn View) -> usize {
+    let docs = rows(view, Keyspace::Docs).await;
+    let feed = rows(view, Keyspace::Feed).await;
+    assert_eq!(docs.len(), feed.len());
+    for (_, lsn) in &docs {
+        let number = u64::from_be_bytes(lsn[..].try_into().unwrap());
+        assert_eq!(view.get(Keyspace::Feed, lsn).await.unwrap(), Some(body(number)));
+    }
+    docs.len()
+}
+
+#[tokio::test]
+async fn an_older_index_or_none_is_brought_up_to_date() {
+    let (dir, older) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let (mut dice, mut lsn) = (Dice(1), 0);
+    for round in 0..2 {
+        let store = open(dir.path()).unwrap();
+        update(&*owner(&store).await, &mut dice, 300, &mut lsn).await;
+        drop(store);
+        if round == 0 {
+            copy(&dir.path().join("index"), older.path());
+        }
+    }
+    for replace in [true, false] {
+        std::fs::remove_dir_all(dir.path().join("index")).unwrap();
+        if replace {
+            copy(older.path(), &dir.path().join("index"));
+        }
+        let store = open(dir.path()).unwrap();
+        let owner = owner(&store).await;
+        assert!(check_documents(&*owner.published()).await > 90);
+        let head = owner.published().get(Keyspace::Meta, b"head").await.unwrap();
+        assert_eq!(head, Some(Bytes::from("600")));
+        let live = figure(&store, "segment_live_bytes");
+        let feed = rows(&*owner.published(), Keyspace::Feed).await;
+        assert_eq!(live, feed.iter().map(|(_, value)| value.len() as u64).sum::<u64>());
+    }
+}
+
+#[tokio::test]
+async fn without_index_and_first_segment_nothing_is_guessed() {
+    let dir = TempDir::new().unwrap();
+    let small = LocalOptions { segment_bytes: 2048, ..options() };
+    let store = Local::open(dir.path(), small).unwrap();
+    let first = owner(&store).await;
+    for n in 0..20 {
+        write(&*first, vec![put(Keyspace::Feed, &n.to_string(), &"x".repeat(1000))]).await;
+    }
+    drop((first, store));
+    std::fs::remove_dir_all(dir.path().join("index")).unwrap();
+    std::fs::remove_file(&segments(dir.path())[0]).unwrap();
+    assert!(matches!(open(dir.path()), Err(Error::Corrupt(_))));
+}
+
+#[tokio::test]
+async fn an_altered_value_is_not_returned() {
+    let dir = TempDir::new().unwrap();
+    three_batches(dir.path()).await;
+    let path = &segments(dir.path())[0];
+    let mut bytes = std::fs::read(path).unwrap();
+    let at = bytes.windows(7).rposition(|window| window == b"value 2").unwrap();
+    bytes[at] = b'V';
+    std::fs::write(path, bytes).unwrap();
+    let store = open(dir.path()).unwrap();
+    let owner = owner(&store).await;
+    let Err(Error::Corrupt(message)) = owner.published().get(Keyspace::Feed, b"k2").await else {
+        panic!("an altered value was returned")
+    };
+    assert!(message.contains(&format!("offset {at}")), "{message}");
+    assert_eq!(owner.published().get(Keyspace::Feed, b"k3").await.unwrap().unwrap(), "value 3");
+}
+
+async fn poisoned(fail: fn(&Faults)) {
+    let dir = TempDir::new().unwrap();
+    let faults = Arc::new(Faults::default());
+    let store = Local::open(dir.path(), LocalOptions { faults: Some(faults.clone()), ..options() })
+        .unwrap();
+    let first = owner(&store).await;
+    write(&*first, vec![put(Keyspace::Feed, "a", "1")]).await;
+    fail(&faults);
+    let ticket = first.submit(vec![put(Keyspace::Feed, "a", "2")]).unwrap();
+    assert!(matches!(ticket.durable().await, Err(Error::Poisoned(_))));
+    assert!(matches!(first.submit(vec![]), Err(Error::Poisoned(_))));
+    assert!(matches!(store.open_owner(ONE, Claim::Take).await, Err(Error::Poisoned(_))));
+    assert_eq!(first.published().get(Keyspace::Feed, b"a").await.unwrap().unwrap(), "1");
+    drop((first, store));
+    let store = open(dir.path()).unwrap();
+    write(&*owner(&store).await, vec![put(Keyspace::Feed, "b", "1")]).await;
+}
+
+#[tokio::test]
+async fn a_failed_write_poisons_the_store() {
+    poisoned(Faults::fail_writes).await;
+}
+
+#[tokio::test]
+async fn a_failed_sync_poisons_the_store() {
+    poisoned(Faults::fail_syncs).await;
+}
+
+#[tokio::test]
+async fn nothing_is_visible_before_its_sync() {
+    let dir = TempDir::new().unwrap();
+    let faults = Arc::new(Faults::default());
+    let store = Local::open(dir.path(), LocalOptions { faults: Some(faults.clone()), ..options() })
+        .unwrap();
+    let owner = owner(&store).await;
+    faults.hold_syncs();
+    let ticket = owner.submit(vec![put(Keyspace::Docs, "a", "1")]).unwrap();
+    faults.held();
+    assert_eq!(owner.published().get(Keyspace::Docs, b"a").await.unwrap(), None);
+    faults.release();
+    ticket.durable().await.unwrap();
+    assert_eq!(owner.published().get(Keyspace::Docs, b"a").await.unwrap().unwrap(), "1");
+}
+
+#[tokio::test]
+async fn a_takeover_fails_what_is_queued_but_not_what_is_being_written() {
+    let dir = TempDir::new().unwrap();
+    let faults = Arc::new(Faults::default());
+    let store = Local::open(dir.path(), LocalOptions { faults: Some(faults.clone()), ..options() })
+        .unwrap();
+    let first = owner(&store).await;
+    faults.hold_syncs();
+    let written = first.submit(vec![put(Keyspace::Docs, "a", "1")]).unwrap();
+    faults.held();
+    let queued = first.submit(vec![put(Keyspace::Docs, "b", "1")]).unwrap();
+    let taking = store.clone();
+    let second = tokio::spawn(async move { taking.open_owner(ONE, Claim::Take).await.unwrap() });
+    // Fails before the takeover is complete, while the sync is still held.
+    assert!(matches!(queued.durable().await, Err(Error::Fenced)));
+    faults.release();
+    written.durable().await.unwrap();
+    let second = second.await.unwrap();
+    assert_eq!(rows(&*second.published(), Keyspace::Docs).await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_full_queue_says_busy() {
+    let dir = TempDir::new().unwrap();
+    let faults = Arc::new(Faults::default());
+    let small = LocalOptions { queue_bytes: 10_000, faults: Some(faults.clone()), ..options() };
+    let store = Local::open(dir.path(), small).unwrap();
+    let owner = owner(&store).await;
+    faults.hold_syncs();
+    let large = || vec![put(Keyspace::Docs, "a", &"x".repeat(4000))];
+    let mut tickets = vec![owner.submit(large()).unwrap(), owner.submit(large()).unwrap()];
+    assert!(matches!(owner.submit(large()), Err(Error::Busy)));
+    faults.release();
+    for ticket in tickets.drain(..) {
+        ticket.durable().await.unwrap();
+    }
+    write(&*owner, large()).await;
+}
+
+#[tokio::test]
+async fn a_directory_has_one_user() {
+    let dir = TempDir::new().unwrap();
+    let _store = open(dir.path()).unwrap();
+    let Err(Error::Refused(message)) = open(dir.path()) else { panic!("opened twice") };
+    assert!(message.contains(&dir.path().display().to_string()), "{message}");
+}
+
+#[tokio::test]
+async fn an_unknown_format_is_refused() {
+    let dir = TempDir::new().unwrap();
+    drop(open(dir.path()).unwrap());
+    std::fs::write(dir.path().join("FORMAT"), "astrarium store, format 9\n").unwrap();
+    let Err(Error::Refused(message)) = open(dir.path()) else { panic!("opened") };
+    assert!(message.contains("format 9") && message.contains("format 1"), "{message}");
+}
+
+fn figure(store: &Local, name: &str) -> u64 {
+    store.figures().into_iter().find(|figure| figure.0 == name).unwrap().1
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn segments_are_compacted_under_readers_and_writers() {
+    let dir = TempDir::new().unwrap();
+    let small = LocalOptions { segment_bytes: 64 << 10, durability: Durability::Os, ..options() };
+    let store = Local::open(dir.path(), small).unwrap();
+    let owner = owner(&store).await;
+    let (mut dice, mut lsn) = (Dice(2), 0);
+    update(&*owner, &mut dice, 200, &mut lsn).await;
+    let old_view = owner.published();
+    let old_rows = rows(&*old_view, Keyspace::Feed).await;
+
+    let done = Arc::new(AtomicBool::new(false));
+    let reader = {
+        let (done, owner) = (done.clone(), owner.clone());
+        tokio::spawn(async move {
+            while !done.load(Ordering::Relaxed) {
+                check_documents(&*owner.published()).await;
+            }
+        })
+    };
+    let reclaimer = {
+        let (done, store) = (done.clone(), store.clone());
+        std::thread::spawn(move || {
+            let mut freed = 0;
+            while !done.load(Ordering::Relaxed) {
+                freed += store.reclaim().unwrap();
+            }
+            freed
+        })
+    };
+    update(&*owner, &mut dice, 4000, &mut lsn).await;
+    done.store(true, Ordering::Relaxed);
+    reader.await.unwrap();
+    reclaimer.join().unwrap();
+    store.reclaim().unwrap();
+
+    assert_eq!(rows(&*old_view, Keyspace::Feed).await, old_rows, "a view lost its values");
+    drop(old_view);
+    assert_eq!(check_documents(&*owner.published()).await, 100);
+    let (used, live) = (figure(&store, "segment_bytes"), figure(&store, "segment_live_bytes"));
+    assert!(used < 3 * live + (256 << 10), "{used} bytes are kept for {live}");
+    drop((owner, store));
+    let on_disk: u64 = segments(dir.path()).iter().map(|path| path.metadata().unwrap().len()).sum();
+    assert!(on_disk < 3 * live + (256 << 10), "{on_disk} bytes on disk for {live}");
+    let store = open(dir.path()).unwrap();
+    assert_eq!(check_documents(&*self::owner(&store).await.published()).await, 100);
+}
