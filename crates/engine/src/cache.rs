@@ -151,9 +151,7 @@ mod tests {
 
     fn cached(lsn: u64) -> Cached {
         let row = Row {
-            lsn,
-            seq: 0,
-            etag: Etag([0; 16]),
+            etag: Etag::new(lsn, 1, 0, 0),
             ts: 0,
             ttl: 0,
             body_bytes: 3,
@@ -164,7 +162,7 @@ mod tests {
     }
 
     fn lsn(cache: &Cache, n: u64) -> Option<u64> {
-        cache.get(&key(n)).map(|cached| cached.row.lsn)
+        cache.get(&key(n)).map(|cached| cached.row.etag.lsn())
     }
 
     #[test]

@@ -15,8 +15,9 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use kv::{CommitNo, Keyspace, Op};
-use model::Result;
+use kv::{CommitNo, Keyspace, Op, View};
+use model::token::Etag;
+use model::{Error, Fault, Result};
 
 use crate::api::storage;
 use crate::cache::Key;
@@ -84,25 +85,58 @@ pub(crate) struct Draft<'a> {
     pub head: Head,
     overlay: &'a Overlay,
     reads: &'a [(Place, Option<Bytes>)],
+    /// A key it looked at that has not been read yet.
+    missing: Option<Place>,
     batch: Vec<Op>,
 }
 
 impl Draft<'_> {
-    /// The value of a key, which must be in the read set; earlier writes of this draft included.
-    pub fn get(&self, place: &Place) -> Option<Bytes> {
+    /// The value of a key, earlier writes of this draft included. Fails when the key has to be
+    /// read first: the decision then ends with this error, and runs again.
+    pub fn get(&mut self, place: &Place) -> Result<Option<Bytes>> {
         let own = self.batch.iter().rev().find(|op| touches(op, place));
         if let Some(op) = own {
-            return match op {
+            return Ok(match op {
                 Op::Put(_, _, value) => Some(value.clone()),
                 Op::Delete(..) | Op::DeleteOnce(..) => None,
-            };
+            });
         }
         if let Some((_, value)) = self.overlay.newest.get(place) {
-            return value.clone();
+            return Ok(value.clone());
         }
-        let read = self.reads.iter().find(|(read, _)| read == place);
-        debug_assert!(read.is_some(), "every key a decision looks at is read beforehand");
-        read.and_then(|(_, value)| value.clone())
+        if let Some((_, value)) = self.reads.iter().find(|(read, _)| read == place) {
+            return Ok(value.clone());
+        }
+        self.missing = Some(place.clone());
+        Err(Error::new(Fault::Internal, "a key has to be read first"))
+    }
+
+    /// Adds a version to the feed.
+    pub fn add_version(&mut self, etag: Etag, stored: Bytes) -> Result<()> {
+        self.count(etag.lsn(), 1)?;
+        self.put(Keyspace::Feed, keys::feed_key(etag), stored);
+        Ok(())
+    }
+
+    /// Takes a version out of the feed.
+    pub fn remove_version(&mut self, etag: Etag) -> Result<()> {
+        self.count(etag.lsn(), -1)?;
+        self.delete_once(Keyspace::Feed, keys::feed_key(etag));
+        Ok(())
+    }
+
+    /// Keeps the count of a block of the feed.
+    fn count(&mut self, lsn: u64, change: i32) -> Result<()> {
+        let place = (Keyspace::Index, keys::block_key(lsn));
+        let count = match self.get(&place)? {
+            Some(stored) => keys::decode_count(&stored)?,
+            None => 0,
+        };
+        match count.saturating_add_signed(change) {
+            0 => self.delete(place.0, place.1),
+            count => self.put(place.0, place.1, keys::encode_count(count)),
+        }
+        Ok(())
     }
 
     /// Sets a key.
@@ -127,34 +161,70 @@ fn touches(op: &Op, (keyspace, key): &Place) -> bool {
     }
 }
 
+/// What a decision has read so far.
+#[derive(Default)]
+struct Reads {
+    values: Vec<(Place, Option<Bytes>)>,
+    /// The oldest view that a value is from.
+    oldest: Option<CommitNo>,
+}
+
+impl Reads {
+    async fn add(&mut self, view: &dyn View, places: Vec<Place>) -> Result<()> {
+        for place in places {
+            let value = view.get(place.0, &place.1).await.map_err(storage)?;
+            self.values.push((place, value));
+        }
+        self.oldest = Some(self.oldest.map_or(view.commit(), |oldest| oldest.min(view.commit())));
+        Ok(())
+    }
+
+    async fn renew(&mut self, view: &dyn View) -> Result<()> {
+        let places = std::mem::take(self).values.into_iter().map(|(place, _)| place).collect();
+        self.add(view, places).await
+    }
+}
+
+/// What came of an attempt to decide.
+enum Outcome<T> {
+    /// The reads are too old.
+    ReadAgain,
+    /// The decision looked at a key that was not read.
+    Read(Place),
+    /// Decided, and on its way to the disk.
+    Submitted(T, kv::Ticket, u64),
+}
+
 impl Partition {
     /// Reads `places`, decides, and makes the decision durable. Returns what was decided; a
-    /// refusal comes with nothing written. `decide` may run again on fresher reads.
+    /// refusal comes with nothing written. `decide` may look at further keys: it then runs again
+    /// once they are read, so it must have no effects of its own.
     pub(crate) async fn commit<T>(
         &self,
         now_ms: u64,
         places: Vec<Place>,
         mut decide: impl FnMut(&mut Draft<'_>) -> Result<T>,
     ) -> Result<T> {
-        let mut reads: Vec<(Place, Option<Bytes>)> =
-            places.into_iter().map(|place| (place, None)).collect();
+        let mut reads = Reads::default();
+        reads.add(&*self.owner.published(), places).await?;
         loop {
-            let view = self.owner.published();
-            for ((keyspace, key), value) in &mut reads {
-                *value = view.get(*keyspace, key).await.map_err(storage)?;
-            }
-            let submitted = {
+            let outcome = {
                 let mut writer = self.writer();
-                if view.commit() < writer.overlay.horizon {
-                    // Somebody's write has been published and forgotten since the view was taken.
-                    continue;
+                match reads.oldest < Some(writer.overlay.horizon) && !reads.values.is_empty() {
+                    // Somebody's write has been published and forgotten since we read.
+                    true => Outcome::ReadAgain,
+                    false => self.submit(&mut writer, now_ms, &reads.values, &mut decide)?,
                 }
-                self.submit(&mut writer, now_ms, &reads, &mut decide)?
             };
-            let (decided, ticket, lsn) = submitted;
-            ticket.durable().await.map_err(storage)?;
-            self.durable_up_to(lsn);
-            return Ok(decided);
+            match outcome {
+                Outcome::ReadAgain => reads.renew(&*self.owner.published()).await?,
+                Outcome::Read(place) => reads.add(&*self.owner.published(), vec![place]).await?,
+                Outcome::Submitted(decided, ticket, lsn) => {
+                    ticket.durable().await.map_err(storage)?;
+                    self.durable_up_to(lsn);
+                    return Ok(decided);
+                }
+            }
         }
     }
 
@@ -164,13 +234,17 @@ impl Partition {
         now_ms: u64,
         reads: &[(Place, Option<Bytes>)],
         decide: &mut impl FnMut(&mut Draft<'_>) -> Result<T>,
-    ) -> Result<(T, kv::Ticket, u64)> {
+    ) -> Result<Outcome<T>> {
         let lsn = writer.head.lsn + 1;
         let head = Head { lsn, ts_ms: now_ms.max(writer.head.ts_ms), ..writer.head };
-        let mut draft =
-            Draft { lsn, head, overlay: &writer.overlay, reads, batch: Vec::with_capacity(5) };
-        let decided = decide(&mut draft)?;
-        let Draft { head, mut batch, .. } = draft;
+        let batch = Vec::with_capacity(6);
+        let mut draft = Draft { lsn, head, overlay: &writer.overlay, reads, missing: None, batch };
+        let decided = decide(&mut draft);
+        let Draft { head, missing, mut batch, .. } = draft;
+        if let Some(place) = missing {
+            return Ok(Outcome::Read(place));
+        }
+        let decided = decided?;
         batch.push(Op::Put(Keyspace::Meta, keys::HEAD, head.encode()));
         let remembered: Vec<(Place, Option<Bytes>)> = batch.iter().filter_map(remembered).collect();
         let ticket = self.submit_uncached(&remembered, batch)?;
@@ -181,7 +255,7 @@ impl Partition {
         for (place, value) in remembered {
             writer.overlay.remember(ticket.no(), place, value);
         }
-        Ok((decided, ticket, lsn))
+        Ok(Outcome::Submitted(decided, ticket, lsn))
     }
 
     /// Submits, with the items written taken out of the cache before anybody can see them change.

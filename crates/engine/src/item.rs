@@ -176,7 +176,7 @@ impl Container {
                 let view = partition.owner.published();
                 let Some(cached) = read(&*view, &key.1).await? else { return Ok(None) };
                 // What a view shows is durable, though its writer may not have woken to say so.
-                partition.durable_up_to(cached.row.lsn);
+                partition.durable_up_to(cached.row.etag.lsn());
                 partition.cache.put(key, cached.clone(), view.commit());
                 cached
             }
@@ -185,7 +185,7 @@ impl Container {
         if row.expired(default_ttl, self.env.now_seconds()) {
             return Ok(None);
         }
-        Ok(Some((ItemWrite { body, etag: row.etag, created: false }, row.lsn)))
+        Ok(Some((ItemWrite { body, etag: row.etag, created: false }, row.etag.lsn())))
     }
 
     fn answer(
@@ -330,7 +330,7 @@ struct Put<'a> {
 
 impl Put<'_> {
     fn decide(&self, draft: &mut Draft<'_>) -> Result<(ItemWrite, u64)> {
-        let old = draft.get(&(Keyspace::Docs, self.item_key.clone()));
+        let old = draft.get(&(Keyspace::Docs, self.item_key.clone()))?;
         let old = old.as_ref().map(Row::decode).transpose()?;
         let ts = seconds(draft.head.ts_ms);
         // An item past its time is gone for everybody, and its rows go with this write.
@@ -358,9 +358,9 @@ impl Put<'_> {
         }
     }
 
-    fn check_unique(&self, draft: &Draft<'_>) -> Result<()> {
+    fn check_unique(&self, draft: &mut Draft<'_>) -> Result<()> {
         for key in &self.unique {
-            let holder = draft.get(&(Keyspace::Index, key.clone()));
+            let holder = draft.get(&(Keyspace::Index, key.clone()))?;
             if holder.is_some_and(|holder| holder != self.item_key) {
                 return Err(Error::new(
                     Fault::Conflict,
@@ -384,36 +384,35 @@ impl Put<'_> {
         old: Option<&Row>,
     ) -> Result<ItemWrite> {
         let etag = Etag::new(draft.lsn, self.partition.number, 0, ts);
+        let ttl = self.item.ttl.unwrap_or(0);
+        self.replace_rows(draft, old)?;
         let rid = ItemRid { container: self.container.rid, ordinal }.to_string();
         let self_link = format!("{}docs/{rid}/", self.container.self_link);
-        let mut stored =
-            Change::begin(&self.item_key, draft.head.ts_ms, self.item.document.text().len() + 256);
+        let room = self.item.document.text().len() + 256;
+        let mut stored = Change::begin(&self.item_key, draft.head.ts_ms, ttl, room);
         let start = stored.len();
         self.item.write(&Stamp { rid: &rid, self_link: &self_link, etag, ts }, &mut stored)?;
         let stored = Bytes::from(stored);
         let body = stored.slice(start..);
         let row = Row {
-            lsn: draft.lsn,
-            seq: 0,
             etag,
             ts,
-            ttl: self.item.ttl.unwrap_or(0),
+            ttl,
             body_bytes: u32::try_from(body.len()).expect("an item is at most 2 MB"),
             ordinal,
             unique: self.unique.clone(),
         };
-        self.replace_rows(draft, old);
         draft.head.items += 1;
         draft.head.bytes += body.len() as u64;
-        draft.put(Keyspace::Feed, row.feed_key(), stored);
+        draft.add_version(etag, stored)?;
         draft.put(Keyspace::Docs, self.item_key.clone(), row.encode());
         Ok(ItemWrite { body, etag, created: false })
     }
 
     /// Removes what the old version leaves behind, and adds the rows of unique keys.
-    fn replace_rows(&self, draft: &mut Draft<'_>, old: Option<&Row>) {
+    fn replace_rows(&self, draft: &mut Draft<'_>, old: Option<&Row>) -> Result<()> {
         if let Some(old) = old {
-            remove_version(draft, old);
+            remove_version(draft, old)?;
             for key in old.unique.iter().filter(|key| !self.unique.contains(key)) {
                 draft.delete(Keyspace::Index, key.clone());
             }
@@ -423,6 +422,7 @@ impl Put<'_> {
                 draft.put(Keyspace::Index, key.clone(), self.item_key.clone());
             }
         }
+        Ok(())
     }
 }
 
@@ -436,14 +436,14 @@ struct Delete<'a> {
 
 impl Delete<'_> {
     fn decide(&self, draft: &mut Draft<'_>, bytes: &mut usize) -> Result<(ItemWrite, u64)> {
-        let row = draft.get(&(Keyspace::Docs, self.item_key.clone()));
+        let row = draft.get(&(Keyspace::Docs, self.item_key.clone()))?;
         let row = row.as_ref().map(Row::decode).transpose()?;
         let now = seconds(draft.head.ts_ms);
         let row = row
             .filter(|row| !row.expired(self.default_ttl, now))
             .ok_or_else(|| not_found(self.id))?;
         check_conditions(self.conditions, &row.etag)?;
-        remove_version(draft, &row);
+        remove_version(draft, &row)?;
         for key in &row.unique {
             draft.delete(Keyspace::Index, key.clone());
         }
@@ -454,10 +454,11 @@ impl Delete<'_> {
 }
 
 /// Takes an item's current version out of the feed and the counters.
-fn remove_version(draft: &mut Draft<'_>, row: &Row) {
-    draft.delete_once(Keyspace::Feed, row.feed_key());
+fn remove_version(draft: &mut Draft<'_>, row: &Row) -> Result<()> {
+    draft.remove_version(row.etag)?;
     draft.head.items = draft.head.items.saturating_sub(1);
     draft.head.bytes = draft.head.bytes.saturating_sub(u64::from(row.body_bytes));
+    Ok(())
 }
 
 /// Both etag conditions against the etag there is.

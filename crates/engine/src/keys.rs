@@ -3,13 +3,19 @@
 //! ```text
 //! Docs   <epk> [<key>] <id>          → Row      one per item; <key> only where the hash is V1,
 //!                                               whose short hash can collide
-//! Feed   <lsn u64> <seq u16>         → Change   the newest version of each item, once
+//! Feed   <lsn u64> <number u32> <seq u16> → Change   the newest version of each item, once;
+//!                                               number is that of the partition it was written in
 //! Index  'u' <n u8> <epk> [<key>] <digest 16> → item key    n-th unique key of the container
+//! Index  'b' <block u64>             → u32      how many rows of Feed have an LSN in the block
 //! Meta   'h'                         → Head     last LSN and counters
 //! ```
 //!
 //! Integers are big-endian, so byte order is number order. The effective partition key comes
 //! first, so a key range of a container is a key range of `Docs`, in every partition alike.
+//! A key of `Feed` is the beginning of the item's etag.
+//!
+//! Blocks let a reader of `Feed` step over LSNs whose rows are all gone: without them it would
+//! pass the tombstones of every version that has been replaced.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use model::partition_key::{Definition, PartitionKey};
@@ -18,6 +24,12 @@ use model::{Error, Fault, Result, epk};
 
 /// Key of the [`Head`] in `Meta`.
 pub const HEAD: Bytes = Bytes::from_static(b"h");
+
+/// LSNs of one block, as a power of two. A reader passes at most a block of dead rows per live one.
+const BLOCK_BITS: u32 = 8;
+
+/// The LSN, the partition's number and the place within the commit.
+const FEED_KEY_BYTES: usize = 14;
 
 /// What all items of a partition key begin with in `Docs`.
 pub fn key_prefix(definition: &Definition, key: &PartitionKey) -> Vec<u8> {
@@ -38,12 +50,27 @@ pub fn item_key(prefix: &[u8], id: &str) -> Bytes {
     key.freeze()
 }
 
-/// Key of a change in `Feed`.
-pub fn feed_key(lsn: u64, seq: u16) -> Bytes {
-    let mut key = BytesMut::with_capacity(10);
-    key.put_u64(lsn);
-    key.put_u16(seq);
+/// Key of a version in `Feed`.
+pub fn feed_key(etag: Etag) -> Bytes {
+    Bytes::copy_from_slice(&etag.0[..FEED_KEY_BYTES])
+}
+
+/// Key in `Index` of the block that an LSN is in.
+pub fn block_key(lsn: u64) -> Bytes {
+    let mut key = BytesMut::with_capacity(9);
+    key.put_u8(b'b');
+    key.put_u64(lsn >> BLOCK_BITS);
     key.freeze()
+}
+
+/// The stored form of a block's count.
+pub fn encode_count(count: u32) -> Bytes {
+    Bytes::copy_from_slice(&count.to_be_bytes())
+}
+
+/// Reads a block's count.
+pub fn decode_count(stored: &[u8]) -> Result<u32> {
+    stored.try_into().map(u32::from_be_bytes).map_err(|_| corrupt("a block of the feed"))
 }
 
 /// Key in `Index` of the value that an item has under the n-th unique key.
@@ -58,11 +85,7 @@ pub fn unique_key(n: u8, prefix: &[u8], values: &[u8]) -> Bytes {
 /// What `Docs` says of an item: all that a write must know of it, so that none reads a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
-    /// The commit that wrote this version.
-    pub lsn: u64,
-    /// Its place within that commit.
-    pub seq: u16,
-    /// Its version, as clients see it.
+    /// Its version: which commit of which partition wrote it, and where it is in `Feed`.
     pub etag: Etag,
     /// When it was written, in seconds.
     pub ts: u32,
@@ -77,7 +100,7 @@ pub struct Row {
 }
 
 const ROW_VERSION: u8 = 1;
-const ROW_BYTES: usize = 1 + 8 + 2 + 16 + 4 + 4 + 4 + 8 + 1;
+const ROW_BYTES: usize = 1 + 16 + 4 + 4 + 4 + 8 + 1;
 
 impl Row {
     /// The stored form.
@@ -85,8 +108,6 @@ impl Row {
         let unique: usize = self.unique.iter().map(|key| key.len() + 2).sum();
         let mut out = BytesMut::with_capacity(ROW_BYTES + unique);
         out.put_u8(ROW_VERSION);
-        out.put_u64(self.lsn);
-        out.put_u16(self.seq);
         out.put_slice(&self.etag.0);
         out.put_u32(self.ts);
         out.put_i32(self.ttl);
@@ -112,8 +133,6 @@ impl Row {
             return None;
         }
         let mut row = Self {
-            lsn: u64::from_be_bytes(reader.take()?),
-            seq: u16::from_be_bytes(reader.take()?),
             etag: Etag(reader.take()?),
             ts: u32::from_be_bytes(reader.take()?),
             ttl: i32::from_be_bytes(reader.take()?),
@@ -130,7 +149,7 @@ impl Row {
 
     /// Key of this version in `Feed`.
     pub fn feed_key(&self) -> Bytes {
-        feed_key(self.lsn, self.seq)
+        feed_key(self.etag)
     }
 
     /// Whether the item is past its time to live.
@@ -148,17 +167,20 @@ pub struct Change {
     pub item_key: Bytes,
     /// When it was made, in milliseconds; never less than that of the change before.
     pub ts_ms: u64,
+    /// The item's own time to live, as in its [`Row`].
+    pub ttl: i32,
     /// The item with its system properties.
     pub body: Bytes,
 }
 
 impl Change {
     /// Begins the stored form; the body is to be appended.
-    pub fn begin(item_key: &[u8], ts_ms: u64, body_bytes: usize) -> Vec<u8> {
-        let mut out = Vec::with_capacity(2 + item_key.len() + 8 + body_bytes);
+    pub fn begin(item_key: &[u8], ts_ms: u64, ttl: i32, body_bytes: usize) -> Vec<u8> {
+        let mut out = Vec::with_capacity(2 + item_key.len() + 12 + body_bytes);
         out.put_u16(u16::try_from(item_key.len()).expect("an item key is shorter than 64 KB"));
         out.put_slice(item_key);
         out.put_u64(ts_ms);
+        out.put_i32(ttl);
         out
     }
 
@@ -172,7 +194,8 @@ impl Change {
         let length = usize::from(u16::from_be_bytes(reader.take()?));
         let item_key = stored.slice_ref(reader.slice(length)?);
         let ts_ms = u64::from_be_bytes(reader.take()?);
-        Some(Self { item_key, ts_ms, body: stored.slice_ref(reader.rest) })
+        let ttl = i32::from_be_bytes(reader.take()?);
+        Some(Self { item_key, ts_ms, ttl, body: stored.slice_ref(reader.rest) })
     }
 }
 
@@ -245,8 +268,6 @@ mod tests {
 
     fn row() -> Row {
         Row {
-            lsn: 7,
-            seq: 2,
             etag: Etag([9; 16]),
             ts: 1000,
             ttl: 60,
@@ -274,7 +295,7 @@ mod tests {
 
     #[test]
     fn a_change_is_its_key_and_its_body() {
-        let mut stored = Change::begin(b"key", 77, 4);
+        let mut stored = Change::begin(b"key", 77, -1, 4);
         stored.extend_from_slice(b"body");
         let change = Change::decode(&stored.into()).unwrap();
         assert_eq!(
@@ -305,7 +326,9 @@ mod tests {
 
     #[test]
     fn feed_keys_sort_by_lsn_then_place() {
-        let keys = [feed_key(1, 9), feed_key(2, 0), feed_key(2, 1), feed_key(256, 0)];
-        assert!(keys.is_sorted());
+        let key = |lsn, seq| feed_key(Etag::new(lsn, 3, seq, 0));
+        assert!([key(1, 9), key(2, 0), key(2, 1), key(256, 0)].is_sorted());
+        assert_eq!(block_key(255), block_key(0));
+        assert!([block_key(255), block_key(256), block_key(1 << 40)].is_sorted());
     }
 }

@@ -28,6 +28,12 @@ impl Etag {
         Self(bytes)
     }
 
+    /// The LSN of the commit that wrote it.
+    pub fn lsn(self) -> u64 {
+        let (lsn, _) = self.0.split_first_chunk().expect("an etag is longer than an LSN");
+        u64::from_be_bytes(*lsn)
+    }
+
     /// Reads an etag with or without its quotes.
     pub fn parse(text: &str) -> Option<Self> {
         let inner = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
