@@ -6,7 +6,7 @@ use bytes::Bytes;
 use model::epk::EpkRange;
 use model::partition_key::PartitionKey;
 use model::throughput::Throughput;
-use model::token::{Etag, Match};
+use model::token::{Etag, Match, Position};
 use model::{Error, Result};
 use serde_json::{Map, Value};
 
@@ -174,6 +174,50 @@ pub struct ItemPage {
     pub bodies: Vec<Bytes>,
     /// Present when there is more.
     pub continuation: Option<String>,
+}
+
+/// A request for the next changes.
+#[derive(Debug, Clone)]
+pub struct ChangesRead {
+    /// Which part of the container.
+    pub scope: Scope,
+    /// From where.
+    pub start: ChangesStart,
+    /// Most changes, save that a transaction is never cut; `None` leaves it to us.
+    pub items: Option<usize>,
+}
+
+/// Where a reader of changes begins.
+#[derive(Debug, Clone)]
+pub enum ChangesStart {
+    /// With the oldest change there is.
+    Beginning,
+    /// With what is changed from now on.
+    Now,
+    /// With the first change at or after a time, in milliseconds since 1970.
+    Since(u64),
+    /// After the last page.
+    After(Position),
+}
+
+/// A page of changes.
+#[derive(Debug, Clone)]
+pub struct ChangesPage {
+    /// The changes, in commit order per partition.
+    pub changes: Vec<Changed>,
+    /// Where to go on. Moves even when there is nothing to return.
+    pub position: Position,
+}
+
+/// An item that was changed.
+#[derive(Debug, Clone)]
+pub struct Changed {
+    /// The item as it is now.
+    pub body: Bytes,
+    /// The commit that changed it.
+    pub lsn: u64,
+    /// When, in milliseconds since 1970.
+    pub ts_ms: u64,
 }
 
 /// A partition key range, as clients see partitions.

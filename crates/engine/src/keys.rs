@@ -63,6 +63,21 @@ pub fn block_key(lsn: u64) -> Bytes {
     key.freeze()
 }
 
+/// The end of all blocks in `Index`.
+pub const BLOCKS_END: Bytes = Bytes::from_static(b"c");
+
+/// The first and last LSN of the block that a key in `Index` names.
+pub fn block_span(key: &[u8]) -> Result<(u64, u64)> {
+    let number = key.get(1..).and_then(|number| number.try_into().ok()).map(u64::from_be_bytes);
+    let first = number.ok_or_else(|| corrupt("a block of the feed"))? << BLOCK_BITS;
+    Ok((first, first + (1 << BLOCK_BITS) - 1))
+}
+
+/// Where the rows of an LSN begin in `Feed`.
+pub fn feed_start(lsn: u64) -> Bytes {
+    Bytes::copy_from_slice(&lsn.to_be_bytes())
+}
+
 /// The stored form of a block's count.
 pub fn encode_count(count: u32) -> Bytes {
     Bytes::copy_from_slice(&count.to_be_bytes())
@@ -154,10 +169,16 @@ impl Row {
 
     /// Whether the item is past its time to live.
     pub fn expired(&self, default_ttl: Option<i32>, now_seconds: u32) -> bool {
-        let Some(default) = default_ttl else { return false };
-        let ttl = if self.ttl == 0 { default } else { self.ttl };
-        u32::try_from(ttl).is_ok_and(|ttl| now_seconds > self.ts.saturating_add(ttl))
+        expired(default_ttl, self.ttl, self.ts, now_seconds)
     }
+}
+
+/// The documented table: nothing expires where the container's default is absent; an item's own
+/// value wins over the default; -1 is never.
+fn expired(default_ttl: Option<i32>, own_ttl: i32, ts: u32, now_seconds: u32) -> bool {
+    let Some(default) = default_ttl else { return false };
+    let ttl = if own_ttl == 0 { default } else { own_ttl };
+    u32::try_from(ttl).is_ok_and(|ttl| now_seconds > ts.saturating_add(ttl))
 }
 
 /// What `Feed` holds of a change: the item's key in `Docs`, when it was made, and its body.
@@ -182,6 +203,12 @@ impl Change {
         out.put_u64(ts_ms);
         out.put_i32(ttl);
         out
+    }
+
+    /// Whether the item is past its time to live.
+    pub fn expired(&self, default_ttl: Option<i32>, now_seconds: u32) -> bool {
+        let ts = u32::try_from(self.ts_ms / 1000).unwrap_or(u32::MAX);
+        expired(default_ttl, self.ttl, ts, now_seconds)
     }
 
     /// Reads the stored form without copying it.

@@ -13,6 +13,7 @@
 mod api;
 mod cache;
 mod catalog;
+mod changes;
 mod commit;
 mod container;
 mod env;
@@ -25,8 +26,9 @@ mod partition;
 mod rate;
 
 pub use api::{
-    Answer, At, Conditions, CreateOptions, Created, ItemPage, ItemWrite, Link, Migration, Page,
-    Range, Ranges, ReplaceOptions, Resource, ResourcePage, Scope,
+    Answer, At, Changed, ChangesPage, ChangesRead, ChangesStart, Conditions, CreateOptions,
+    Created, ItemPage, ItemWrite, Link, Migration, Page, Range, Ranges, ReplaceOptions, Resource,
+    ResourcePage, Scope,
 };
 pub use catalog::{Engine, Options};
 pub use container::Container;

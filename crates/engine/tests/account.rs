@@ -1,5 +1,7 @@
 //! What is administered: made, listed, changed, removed, and still so after a restart.
 
+#![allow(clippy::unwrap_used)] // A test that fails to unwrap has failed.
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 

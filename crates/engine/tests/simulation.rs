@@ -4,21 +4,27 @@
 //! and delete items at once, while batches become durable a few at a time; then the store
 //! crashes somewhere between a sync and its acknowledgements. After each crash: every
 //! acknowledged write is there unless a later write of the same item overtook it, LSNs have
-//! grown, unique keys hold, and the pages of the feed are what point reads say.
+//! grown, unique keys hold, and the pages of the feed are what point reads say. Readers follow
+//! the change feed all along, from random positions and with small pages: each must end up with
+//! the newest version of every item, never see an older one after a newer, and go on after the
+//! crash with the etag it had.
 //! `ASTRARIUM_SEED=n` replays one seed.
+
+#![allow(clippy::unwrap_used)] // A test that fails to unwrap has failed.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use astrarium_engine::{
-    Conditions, Container, CreateOptions, Engine, Env, Kind, Link, Options, Page, Scope,
+    ChangesRead, ChangesStart, Conditions, Container, CreateOptions, Engine, Env, Kind, Link,
+    Options, Page, Scope,
 };
 use kv::Crashing;
 use model::Fault;
 use model::partition_key::{Component, PartitionKey};
 use model::throughput::Throughput;
-use model::token::Match;
+use model::token::{Match, Position};
 use serde_json::{Map, Value, json};
 
 const SEEDS: u64 = 40;
@@ -89,6 +95,7 @@ async fn live_and_die(seed: u64) {
     let store = Crashing::manual();
     let clock = Arc::new(AtomicU64::new(1_700_000_000_000));
     let model = Arc::new(Mutex::new(Model::default()));
+    let mut readers = vec![Reader::default(), Reader::default()];
     for life in 0..LIVES {
         let engine = with_sync(
             &store,
@@ -100,7 +107,14 @@ async fn live_and_die(seed: u64) {
             with_sync(&store, set_up(&engine)).await;
         }
         let container = engine.container("db", "c").unwrap();
-        check_recovered(&container, &mut model.lock().unwrap()).await;
+        let mut recovered = std::mem::take(&mut *model.lock().unwrap());
+        let found = check_recovered(&container, &mut recovered).await;
+        *model.lock().unwrap() = recovered;
+        for reader in &mut readers {
+            reader.read_all(&container, &mut dice).await;
+            reader.check(&found);
+        }
+        readers.push(Reader::default());
         for round in 0..ROUNDS {
             clock.fetch_add(dice.below(2000), Ordering::Relaxed);
             for writer in 0..WRITERS_PER_ROUND {
@@ -111,6 +125,8 @@ async fn live_and_die(seed: u64) {
                 tokio::task::yield_now().await;
                 store.sync(dice.below(6) as usize);
             }
+            let reader = dice.below(readers.len() as u64) as usize;
+            readers[reader].read(&container, &mut dice).await;
         }
         let keep = dice.below(store.queued() as u64 + 1) as usize;
         store.crash(keep);
@@ -237,7 +253,57 @@ fn range_of(container: &Container, name: Name) -> String {
     ranges.iter().find(|range| range.span.contains(&epk)).unwrap().id.to_string()
 }
 
-async fn check_recovered(container: &Container, model: &mut Model) {
+/// Follows the change feed.
+#[derive(Default)]
+struct Reader {
+    /// Kept as clients keep it: as text.
+    etag: Option<String>,
+    seen: HashMap<Name, (u64, u64)>,
+}
+
+impl Reader {
+    /// Reads a page; true when it had something.
+    async fn read(&mut self, container: &Container, dice: &mut Dice) -> bool {
+        let start = match &self.etag {
+            None => ChangesStart::Beginning,
+            Some(etag) => ChangesStart::After(Position::parse(etag).unwrap()),
+        };
+        let items = Some(1 + dice.below(9) as usize);
+        let read = ChangesRead { scope: Scope::Everything, start, items };
+        let page = container.read_changes(&read, None).await.unwrap().result.unwrap();
+        for change in &page.changes {
+            let body: Value = serde_json::from_slice(&change.body).unwrap();
+            let number = |name: &str| body[name].as_str().unwrap()[1..].parse::<u64>().unwrap();
+            let name = (number("pk"), number("id"));
+            let before = self.seen.insert(name, (change.lsn, body["version"].as_u64().unwrap()));
+            assert!(
+                before.is_none_or(|(lsn, _)| lsn < change.lsn),
+                "a change comes once, in order"
+            );
+        }
+        self.etag = Some(page.position.to_string());
+        !page.changes.is_empty()
+    }
+
+    async fn read_all(&mut self, container: &Container, dice: &mut Dice) {
+        // A page may be empty though another part of the container has more.
+        let mut idle = 0;
+        while idle < 3 {
+            idle = if self.read(container, dice).await { 0 } else { idle + 1 };
+        }
+    }
+
+    fn check(&self, found: &HashMap<Name, Option<u64>>) {
+        for (name, version) in found {
+            if let Some(version) = version {
+                let seen = self.seen.get(name).map(|(_, version)| *version);
+                assert_eq!(seen, Some(*version), "{name:?}: the reader has the newest version");
+            }
+        }
+    }
+}
+
+async fn check_recovered(container: &Container, model: &mut Model) -> HashMap<Name, Option<u64>> {
     let mut found = HashMap::new();
     for name in (0..KEYS).flat_map(|k| (0..IDS).map(move |i| (k, i))) {
         let answer =
@@ -258,8 +324,9 @@ async fn check_recovered(container: &Container, model: &mut Model) {
         found.insert(name, version);
     }
     check_feed(container, &found).await;
-    model.recovered = found;
+    model.recovered = found.clone();
     model.writes.clear();
+    found
 }
 
 /// What is found of a name must be its last acknowledged write, or one that nobody was told of.

@@ -4,6 +4,8 @@
 //! a version, what they continue, where, and a checksum, so that one which was cut, edited or
 //! carried to another container is refused instead of obeyed.
 
+mod position;
+
 use std::fmt;
 
 use base64::Engine as _;
@@ -11,6 +13,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 
 use crate::{Error, Result};
+
+pub use position::Position;
 
 /// The version of a resource. The quotes around its text are part of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
