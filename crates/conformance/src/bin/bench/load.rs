@@ -1,0 +1,271 @@
+//! The load: connections that send one request after the other, and how long each took.
+//!
+//! Requests are made and signed beforehand, answers are only looked at for their status and
+//! length, and all connections share one thread: what is measured should be the server.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use conformance::wire::signed;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::runtime::Builder;
+
+/// The size of a document.
+const DOCUMENT_BYTES: usize = 1024;
+
+/// Partition keys that documents are spread over.
+const KEYS: u64 = 1000;
+
+/// What one run gave.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Measure {
+    /// Answers per second.
+    pub per_second: f64,
+    /// Half of them took no longer than this, in microseconds.
+    pub p50: f64,
+    /// All but a hundredth took no longer than this, in microseconds.
+    pub p99: f64,
+}
+
+/// What is asked for.
+#[derive(Debug, Clone)]
+pub enum Work {
+    /// Point reads of documents that exist, chosen as the numbers say.
+    Read {
+        /// `/dbs/b/colls/c`
+        container: String,
+        /// Numbers of documents.
+        numbers: Vec<u64>,
+    },
+    /// Creates with numbers from the counter on.
+    Create {
+        /// `/dbs/b/colls/c`
+        container: String,
+        /// The next number.
+        next: Arc<AtomicU64>,
+    },
+}
+
+impl Work {
+    /// The same work for another server: what is created there does not count here.
+    pub fn apart(&self) -> Self {
+        match self {
+            Self::Read { .. } => self.clone(),
+            Self::Create { container, .. } => {
+                Self::Create { container: container.clone(), next: Arc::default() }
+            }
+        }
+    }
+}
+
+/// Requests ready to be sent.
+enum Requests {
+    Fixed { all: Vec<Vec<u8>>, next: AtomicU64 },
+    Numbered { heads: Vec<Vec<u8>>, next: Arc<AtomicU64> },
+}
+
+/// Runs the work on so many connections for so long.
+pub fn run(
+    address: SocketAddr,
+    work: &Work,
+    connections: usize,
+    time: Duration,
+) -> io::Result<Measure> {
+    let requests = Arc::new(Requests::prepare(work, &address.to_string()));
+    let status = if matches!(work, Work::Read { .. }) { b"200" } else { b"201" };
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut streams = Vec::new();
+        for _ in 0..connections {
+            let stream = TcpStream::connect(address).await?;
+            stream.set_nodelay(true)?;
+            streams.push(stream);
+        }
+        let start = Instant::now();
+        let tasks: Vec<_> = streams
+            .into_iter()
+            .map(|stream| tokio::spawn(drive(stream, Arc::clone(&requests), status, start + time)))
+            .collect();
+        let mut latencies = Vec::new();
+        for task in tasks {
+            latencies.extend(task.await.map_err(io::Error::other)??);
+        }
+        Ok(measure(latencies, start.elapsed()))
+    })
+}
+
+/// Creates documents until the counter reaches the number.
+pub fn fill(
+    address: SocketAddr,
+    container: &str,
+    next: &Arc<AtomicU64>,
+    until: u64,
+) -> io::Result<()> {
+    while next.load(Ordering::Relaxed) < until {
+        let work = Work::Create { container: container.to_owned(), next: Arc::clone(next) };
+        let left = until - next.load(Ordering::Relaxed);
+        // Short runs near the end, so that not much more is made than was asked for.
+        let time = if left > 200_000 { Duration::from_secs(5) } else { Duration::from_millis(100) };
+        run(address, &work, 64, time)?;
+    }
+    Ok(())
+}
+
+impl Requests {
+    fn prepare(work: &Work, host: &str) -> Self {
+        match work {
+            Work::Read { container, numbers } => {
+                let all =
+                    numbers.iter().map(|&number| read_request(container, number, host)).collect();
+                Self::Fixed { all, next: AtomicU64::new(0) }
+            }
+            Work::Create { container, next } => {
+                let heads = (0..KEYS).map(|key| create_request(container, key, host)).collect();
+                Self::Numbered { heads, next: Arc::clone(next) }
+            }
+        }
+    }
+
+    /// Puts the next request into the buffer.
+    fn next(&self, buffer: &mut Vec<u8>) {
+        buffer.clear();
+        match self {
+            Self::Fixed { all, next } => {
+                let n = next.fetch_add(1, Ordering::Relaxed) as usize % all.len();
+                buffer.extend_from_slice(&all[n]);
+            }
+            Self::Numbered { heads, next } => {
+                let n = next.fetch_add(1, Ordering::Relaxed);
+                buffer.extend_from_slice(&heads[(n % KEYS) as usize]);
+                buffer.extend_from_slice(document(n).as_bytes());
+            }
+        }
+    }
+}
+
+fn id(number: u64) -> String {
+    format!("{number:012}")
+}
+
+/// A document of exactly the size, of the sort that applications keep.
+fn document(number: u64) -> String {
+    let key = number % KEYS;
+    let mut text = format!(
+        concat!(
+            r#"{{"id":"{}","pk":"{:04}","kind":"order","customer":{{"name":"Ann Example","city":"Zürich","since":2019}},"#,
+            r#""total":1{:06}.25,"paid":true,"lines":[{{"sku":"A-100","count":2}},{{"sku":"B-200","count":1}}],"note":""#
+        ),
+        id(number),
+        key,
+        number % 1_000_000
+    );
+    let filling = DOCUMENT_BYTES - text.len() - 2;
+    text.extend(std::iter::repeat_n('n', filling));
+    text.push_str("\"}");
+    text
+}
+
+fn read_request(container: &str, number: u64, host: &str) -> Vec<u8> {
+    let key = format!("[\"{:04}\"]", number % KEYS);
+    let path = format!("{container}/docs/{}", id(number));
+    signed("GET", &path, &[("x-ms-documentdb-partitionkey", &key)], &[]).bytes(host)
+}
+
+/// The head of a create; bodies are all of one size.
+fn create_request(container: &str, key: u64, host: &str) -> Vec<u8> {
+    let header = format!("[\"{key:04}\"]");
+    let path = format!("{container}/docs");
+    let body = document(key);
+    let bytes =
+        signed("POST", &path, &[("x-ms-documentdb-partitionkey", &header)], body.as_bytes())
+            .bytes(host);
+    bytes[..bytes.len() - body.len()].to_vec()
+}
+
+/// Sends and waits, over and over; the latencies in nanoseconds.
+async fn drive(
+    mut stream: TcpStream,
+    requests: Arc<Requests>,
+    status: &[u8],
+    end: Instant,
+) -> io::Result<Vec<u32>> {
+    let mut latencies = Vec::with_capacity(1 << 16);
+    let (mut request, mut answer) = (Vec::new(), Vec::with_capacity(8192));
+    loop {
+        let start = Instant::now();
+        if start >= end {
+            return Ok(latencies);
+        }
+        requests.next(&mut request);
+        stream.write_all(&request).await?;
+        receive(&mut stream, &mut answer, status).await?;
+        latencies.push(u32::try_from(start.elapsed().as_nanos()).unwrap_or(u32::MAX));
+    }
+}
+
+async fn receive(stream: &mut TcpStream, answer: &mut Vec<u8>, status: &[u8]) -> io::Result<()> {
+    answer.clear();
+    let mut whole = None;
+    loop {
+        if stream.read_buf(answer).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if whole.is_none() {
+            whole = answer_length(answer)?;
+        }
+        if whole.is_some_and(|length| answer.len() >= length) {
+            break;
+        }
+    }
+    if answer.get(9..12) == Some(status) {
+        return Ok(());
+    }
+    Err(io::Error::other(String::from_utf8_lossy(answer).into_owned()))
+}
+
+/// How long head and body are together, once the head is there.
+fn answer_length(answer: &[u8]) -> io::Result<Option<usize>> {
+    let Some(head) = find(answer, b"\r\n\r\n") else { return Ok(None) };
+    let name = b"content-length: ";
+    let at = find(&answer[..head], name)
+        .ok_or_else(|| io::Error::other("an answer without content-length"))?;
+    let digits = answer[at + name.len()..head].iter().take_while(|byte| byte.is_ascii_digit());
+    let length = digits.fold(0, |sum, digit| sum * 10 + usize::from(digit - b'0'));
+    Ok(Some(head + 4 + length))
+}
+
+fn find(text: &[u8], what: &[u8]) -> Option<usize> {
+    text.windows(what.len()).position(|window| window == what)
+}
+
+fn measure(mut latencies: Vec<u32>, took: Duration) -> Measure {
+    latencies.sort_unstable();
+    let at = |share: f64| {
+        let index = (latencies.len().saturating_sub(1)) as f64 * share;
+        latencies.get(index as usize).map_or(0.0, |&nanos| f64::from(nanos) / 1000.0)
+    };
+    Measure { per_second: latencies.len() as f64 / took.as_secs_f64(), p50: at(0.5), p99: at(0.99) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_are_of_one_size() {
+        for number in [0, 1, 999, 123_456_789_012] {
+            assert_eq!(document(number).len(), DOCUMENT_BYTES);
+        }
+    }
+
+    #[test]
+    fn an_answer_is_as_long_as_its_head_says() {
+        assert_eq!(answer_length(b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n").expect("fine"), None);
+        let whole = b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nabc";
+        assert_eq!(answer_length(whole).expect("fine"), Some(whole.len()));
+    }
+}

@@ -1,0 +1,384 @@
+//! How fast the server is, beside what the machine can do at best and beside PostgreSQL:
+//! `bench [--json] [--rounds N] [--seconds S] [--grow N] [filter…]`.
+//!
+//! Client and server share the machine. Sides take turns and the best round of each counts, so
+//! that a noisy neighbour hurts neither; where the system allows it, all run at real-time priority.
+
+mod load;
+mod postgres;
+mod side;
+mod table;
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use conformance::random::Random;
+use conformance::server::{Scratch, Server, beside};
+use conformance::wire::Wire;
+use load::{Measure, Work, fill, run};
+use postgres::Postgres;
+use side::{Ceiling, prepare};
+use table::{Line, Target};
+
+/// Documents that are there when reading is measured.
+const DOCUMENTS: u64 = 10_000;
+
+/// Different requests of a reading run.
+const READS: u64 = 10_000;
+
+/// Tells the program that it has been started again at real-time priority.
+const REAL_TIME: &str = "ASTRARIUM_BENCH_REAL_TIME";
+
+struct Arguments {
+    json: bool,
+    rounds: usize,
+    seconds: f64,
+    grow: Option<u64>,
+    filters: Vec<String>,
+}
+
+fn main() -> ExitCode {
+    let arguments = match arguments() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::from(2);
+        }
+    };
+    run_at_real_time();
+    let lines = match arguments.grow {
+        Some(documents) => grow(&arguments, documents),
+        None => compare(&arguments),
+    };
+    match lines {
+        Ok(lines) => {
+            table::print(&lines, arguments.json);
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn arguments() -> Result<Arguments, String> {
+    let mut out =
+        Arguments { json: false, rounds: 5, seconds: 3.0, grow: None, filters: Vec::new() };
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        let mut number = || {
+            words
+                .next()
+                .and_then(|value| value.parse::<f64>().ok())
+                .ok_or(format!("{word} needs a number"))
+        };
+        match word.as_str() {
+            "--json" => out.json = true,
+            "--rounds" => out.rounds = number()? as usize,
+            "--seconds" => out.seconds = number()?,
+            "--grow" => out.grow = Some(number()? as u64),
+            flag if flag.starts_with("--") => return Err(format!("no such option: {flag}")),
+            _ => out.filters.push(word),
+        }
+    }
+    Ok(out)
+}
+
+/// Starts again at real-time priority, which children inherit; goes on as it is where that is not allowed.
+fn run_at_real_time() {
+    if std::env::var_os(REAL_TIME).is_some() {
+        return;
+    }
+    let allowed = Command::new("chrt")
+        .args(["-r", "1", "true"])
+        .output()
+        .is_ok_and(|output| output.status.success());
+    if !allowed {
+        eprintln!("real-time priority is not allowed here: other programs may disturb the figures");
+        return;
+    }
+    let own = std::env::current_exe().expect("the system tells where we are");
+    let mut command = Command::new("chrt");
+    command.args(["-r", "1"]).arg(own).args(std::env::args().skip(1)).env(REAL_TIME, "1");
+    eprintln!("cannot start again at real-time priority: {}", command.exec());
+}
+
+/// A directory on the disk that all sides write to. `/tmp` may be memory, where syncing costs nothing.
+fn scratch(purpose: &str) -> io::Result<Scratch> {
+    let disk = Path::new("/var/tmp");
+    if std::env::var_os("ASTRARIUM_SCRATCH").is_none() && disk.is_dir() {
+        return Scratch::within(disk, purpose);
+    }
+    Scratch::new(purpose)
+}
+
+/// Our server, prepared and filled.
+struct Ours {
+    server: Server,
+    address: SocketAddr,
+    next: [Arc<AtomicU64>; 2],
+    _data: Scratch,
+}
+
+impl Ours {
+    fn start(documents: u64) -> io::Result<Self> {
+        let data = scratch("bench")?;
+        let server = Server::start(&beside("astrarium"), data.path(), &["--log-level", "warn"])?;
+        prepare(&server.endpoint)?;
+        let address = ([127, 0, 0, 1], server.port).into();
+        let ours = Self { server, address, next: Default::default(), _data: data };
+        for (container, next) in ["c", "d"].iter().zip(&ours.next) {
+            fill(address, &path(container), next, documents)?;
+        }
+        Ok(ours)
+    }
+
+    fn reads(&self, container: usize) -> Work {
+        let most = self.next[container].load(Ordering::Relaxed);
+        let mut random = Random::new(7);
+        let numbers = (0..READS).map(|_| random.below(most)).collect();
+        Work::Read { container: path(["c", "d"][container]), numbers }
+    }
+
+    fn creates(&self, container: usize) -> Work {
+        Work::Create {
+            container: path(["c", "d"][container]),
+            next: Arc::clone(&self.next[container]),
+        }
+    }
+}
+
+fn path(container: &str) -> String {
+    format!("/dbs/b/colls/{container}")
+}
+
+fn compare(arguments: &Arguments) -> io::Result<Vec<Line>> {
+    let mut lines = Vec::new();
+    if arguments.wants("start") {
+        lines.extend(small_figures()?);
+    }
+    let ours = Ours::start(DOCUMENTS)?;
+    for connections in [64, 1] {
+        if arguments.wants("read") {
+            let ceiling = Ceiling::read()?;
+            let (best, other) =
+                duel(arguments, &ours, &ours.reads(1), ceiling.address, connections)?;
+            lines.push(line("point read", connections, best, other, Target::Share(0.8)));
+        }
+        for (container, index) in [(0, "no index"), (1, "default index")] {
+            if arguments.wants("create") {
+                let folder = scratch("ceiling")?;
+                let ceiling = Ceiling::log(folder.path())?;
+                let (best, other) =
+                    duel(arguments, &ours, &ours.creates(container), ceiling.address, connections)?;
+                lines.push(line(
+                    &format!("create, {index}"),
+                    connections,
+                    best,
+                    other,
+                    Target::Share(0.8),
+                ));
+            }
+        }
+    }
+    if arguments.wants("postgres") {
+        lines.extend(beside_postgres(arguments, &ours));
+    }
+    Ok(lines)
+}
+
+impl Arguments {
+    fn wants(&self, topic: &str) -> bool {
+        self.filters.is_empty() || self.filters.iter().any(|filter| filter == topic)
+    }
+
+    fn round(&self) -> Duration {
+        Duration::from_secs_f64(self.seconds)
+    }
+}
+
+fn line(name: &str, connections: usize, best: Measure, other: Measure, target: Target) -> Line {
+    let note = format!(
+        " p50 {:.0} p99 {:.0} µs (other {:.0} {:.0})",
+        best.p50, best.p99, other.p50, other.p99
+    );
+    let name =
+        format!("{name}, {connections} connection{}", if connections == 1 { "" } else { "s" });
+    Line { name, ours: best.per_second, other: Some(other.per_second), unit: "/s", target, note }
+}
+
+/// Both sides in turn; the best round of each.
+fn duel(
+    arguments: &Arguments,
+    ours: &Ours,
+    work: &Work,
+    other: SocketAddr,
+    connections: usize,
+) -> io::Result<(Measure, Measure)> {
+    let theirs = work.apart();
+    let mut best = [Measure::default(); 2];
+    for round in 0..arguments.rounds {
+        for (best, (address, work)) in best.iter_mut().zip([(ours.address, work), (other, &theirs)])
+        {
+            let found = run(address, work, connections, arguments.round())?;
+            eprintln!("round {}: {address} {:.0}/s", round + 1, found.per_second);
+            if found.per_second > best.per_second {
+                *best = found;
+            }
+        }
+    }
+    Ok((best[0], best[1]))
+}
+
+/// Reads and creates of both; left out where PostgreSQL is absent or does not work.
+fn beside_postgres(arguments: &Arguments, ours: &Ours) -> Vec<Line> {
+    match Postgres::start(DOCUMENTS).and_then(|postgres| postgres_lines(arguments, ours, &postgres))
+    {
+        Ok(lines) => lines,
+        Err(why) => {
+            eprintln!("PostgreSQL is left out: {why}");
+            Vec::new()
+        }
+    }
+}
+
+fn postgres_lines(
+    arguments: &Arguments,
+    ours: &Ours,
+    postgres: &Postgres,
+) -> Result<Vec<Line>, String> {
+    let seconds = (arguments.seconds.round() as u64).max(1);
+    let run = |work: &Work| {
+        run(ours.address, work, 64, arguments.round()).map_err(|error| error.to_string())
+    };
+    let mut best = [Measure::default(); 4];
+    for _ in 0..arguments.rounds.min(3) {
+        let found = [
+            run(&ours.reads(1))?,
+            postgres.read(64, seconds)?,
+            run(&ours.creates(1))?,
+            postgres.create(64, seconds)?,
+        ];
+        for (best, found) in best.iter_mut().zip(found) {
+            if found.per_second > best.per_second {
+                *best = found;
+            }
+        }
+    }
+    Ok(vec![
+        line("point read beside PostgreSQL", 64, best[0], best[1], Target::Share(1.0)),
+        line("create, default index, beside PostgreSQL", 64, best[2], best[3], Target::Share(1.0)),
+    ])
+}
+
+/// What an empty server costs: time to the first answer, memory, size of the binary.
+fn small_figures() -> io::Result<Vec<Line>> {
+    let binary = beside("astrarium");
+    let (mut first, mut again, mut resident) = (f64::MAX, f64::MAX, f64::MAX);
+    for _ in 0..5 {
+        let data = scratch("start")?;
+        first = first.min(first_answer(&binary, &data)?.0);
+        let (took, kib) = first_answer(&binary, &data)?;
+        again = again.min(took);
+        resident = resident.min(kib / 1024.0);
+    }
+    let size = std::fs::metadata(&binary)?.len() as f64 / 1e6;
+    let told = |name: &str, ours, unit, target| Line {
+        name: name.to_owned(),
+        ours,
+        other: None,
+        unit,
+        target,
+        note: String::new(),
+    };
+    Ok(vec![
+        told("start to first answer, new data", first, "ms", Target::Told),
+        told("start to first answer", again, "ms", Target::AtMost(50.0)),
+        told("memory after the first request", resident, "MB", Target::AtMost(25.0)),
+        told("stripped binary", size, "MB", Target::AtMost(40.0)),
+    ])
+}
+
+/// Milliseconds to the first answer, and KiB held after it.
+fn first_answer(binary: &Path, data: &Scratch) -> io::Result<(f64, f64)> {
+    let start = Instant::now();
+    let server = Server::start(binary, data.path(), &["--log-level", "warn"])?;
+    let answer = Wire::new(&server.endpoint).send("GET", "/dbs", &[], &[])?;
+    let took = start.elapsed().as_secs_f64() * 1000.0;
+    if answer.status != 200 {
+        return Err(io::Error::other(format!("{} {}", answer.status, answer.text())));
+    }
+    Ok((took, server.resident_kib().unwrap_or(0) as f64))
+}
+
+/// The same rates before and after so many documents were loaded.
+fn grow(arguments: &Arguments, documents: u64) -> io::Result<Vec<Line>> {
+    let mut ours = Ours::start(DOCUMENTS)?;
+    let measure = |ours: &Ours, work: &Work| -> io::Result<Measure> {
+        let mut best = Measure::default();
+        for _ in 0..arguments.rounds {
+            let found = run(ours.address, work, 64, arguments.round())?;
+            if found.per_second > best.per_second {
+                best = found;
+            }
+        }
+        Ok(best)
+    };
+    let small = [measure(&ours, &ours.reads(1))?, measure(&ours, &ours.creates(1))?];
+    let start = Instant::now();
+    let mut step = DOCUMENTS;
+    while step < documents {
+        step = (step + 500_000).min(documents);
+        fill(ours.address, &path("d"), &ours.next[1], step)?;
+        let rate = step as f64 / start.elapsed().as_secs_f64();
+        let held = ours.server.resident_kib().unwrap_or(0) / 1024;
+        eprintln!(
+            "{step} documents after {:.0} s, {rate:.0}/s, {held} MB held",
+            start.elapsed().as_secs_f64()
+        );
+    }
+    let large = [measure(&ours, &ours.reads(1))?, measure(&ours, &ours.creates(1))?];
+    let resident = ours.server.resident_kib().unwrap_or(0) as f64 / 1024.0;
+    let reopened = Instant::now();
+    ours.server.restart()?;
+    Wire::new(&ours.server.endpoint).send("GET", "/dbs", &[], &[])?;
+    let reopen = reopened.elapsed().as_secs_f64() * 1000.0;
+    let told = |name: String, ours, unit, target| Line {
+        name,
+        ours,
+        other: None,
+        unit,
+        target,
+        note: String::new(),
+    };
+    Ok(vec![
+        line(
+            &format!("point read at {documents}, beside {DOCUMENTS}"),
+            64,
+            large[0],
+            small[0],
+            Target::Share(1.0 / 1.5),
+        ),
+        line(
+            &format!("create at {documents}, beside {DOCUMENTS}"),
+            64,
+            large[1],
+            small[1],
+            Target::Share(1.0 / 1.5),
+        ),
+        told(format!("memory at {documents} documents"), resident, "MB", Target::AtMost(512.0)),
+        told(
+            format!("kill and reopen at {documents} documents"),
+            reopen,
+            "ms",
+            Target::AtMost(2000.0),
+        ),
+    ])
+}

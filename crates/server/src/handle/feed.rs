@@ -1,0 +1,108 @@
+//! Lists that belong to a container: its ranges, its items, queries over them.
+
+use engine::{Answer, Container, ItemPage, Kind, Link, Page, Scope};
+use hyper::StatusCode;
+use hyper::header::HeaderValue;
+use model::token::Session;
+use model::{Result, charge};
+
+use super::Call;
+use super::item::{answered, read_charge};
+use crate::consistency::Consistency;
+use crate::reply::{self, Reply};
+use crate::request::QueryBody;
+use crate::{header, wire};
+
+/// Clients read this in a loop that only a 304 ends.
+pub fn ranges(call: &Call<'_>) -> Result<Reply> {
+    let container = call.container()?;
+    let ranges = container.ranges();
+    let seen = call.headers.if_none_match()?;
+    let mut reply = match seen.is_some_and(|seen| seen.matches(Some(ranges.etag))) {
+        true => Reply::empty(StatusCode::NOT_MODIFIED),
+        false => {
+            let body = wire::range::list(&container, &ranges).to_string();
+            let mut reply = Reply::json(StatusCode::OK, body);
+            reply.set(&header::ITEM_COUNT, HeaderValue::from(ranges.ranges.len()));
+            reply
+        }
+    };
+    reply.set_etag(&ranges.etag);
+    reply.set_container(&container);
+    reply.set_charge(charge::metadata());
+    Ok(reply)
+}
+
+pub async fn read(call: &Call<'_>) -> Result<Reply> {
+    let container = call.container()?;
+    let wanted = Wanted::of(call)?;
+    let answer = container.read_items(&wanted.scope, &wanted.page, wanted.session.as_ref()).await?;
+    Ok(items(&container, answer, wanted.level))
+}
+
+pub async fn query(call: &Call<'_>) -> Result<Reply> {
+    let container = call.container()?;
+    let query = QueryBody::parse(&call.body)?;
+    let wanted = Wanted::of(call)?;
+    let (scope, page, session) = (&wanted.scope, &wanted.page, wanted.session.as_ref());
+    let answer =
+        container.query_items(scope, &query.text, &query.parameters, page, session).await?;
+    Ok(items(&container, answer, wanted.level))
+}
+
+/// The plan of a query that we can run. Whether we can is asked of the engine by putting the
+/// same text to the databases, which are few: the language is the same for all.
+pub fn plan(call: &Call<'_>) -> Result<Reply> {
+    let container = call.container()?;
+    let query = QueryBody::parse(&call.body)?;
+    let page = Page { items: Some(1), continuation: None };
+    let (account, engine) = (Link::default(), &call.server.engine);
+    engine.query(&account, Kind::Database, &query.text, &query.parameters, &page)?;
+    let mut reply = Reply::json(StatusCode::OK, wire::plan::document().to_string());
+    reply.set_container(&container);
+    reply.set_charge(charge::metadata());
+    Ok(reply)
+}
+
+pub fn conflicts(call: &Call<'_>) -> Result<Reply> {
+    let container = call.container()?;
+    let body = reply::list(container.rid(), "Conflicts", &[]);
+    let mut reply = Reply::json(StatusCode::OK, body);
+    reply.set(&header::ITEM_COUNT, HeaderValue::from_static("0"));
+    reply.set_container(&container);
+    reply.set_charge(charge::metadata());
+    Ok(reply)
+}
+
+/// What every read of several items says.
+struct Wanted {
+    scope: Scope,
+    page: Page,
+    session: Option<Session>,
+    level: Consistency,
+}
+
+impl Wanted {
+    fn of(call: &Call<'_>) -> Result<Self> {
+        let headers = call.headers;
+        Ok(Self {
+            scope: headers.scope()?,
+            page: headers.page()?,
+            session: headers.session()?,
+            level: headers.consistency(call.server.options.consistency)?,
+        })
+    }
+}
+
+fn items(container: &Container, mut answer: Answer<ItemPage>, level: Consistency) -> Reply {
+    answer.charge = read_charge(answer.charge, level);
+    answered(container, answer, |page| {
+        let body = reply::list(container.rid(), "Documents", &page.bodies);
+        let mut reply = Reply::json(StatusCode::OK, body);
+        reply.set(&header::ITEM_COUNT, HeaderValue::from(page.bodies.len()));
+        if let Some(continuation) = &page.continuation {
+            reply.set_text(&header::CONTINUATION, continuation);
+        }
+        reply
+    })
+}

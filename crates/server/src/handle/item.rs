@@ -1,0 +1,106 @@
+//! Items, one at a time.
+
+use engine::{Answer, Container, ItemWrite};
+use hyper::StatusCode;
+use model::{Result, charge};
+
+use super::Call;
+use crate::consistency::Consistency;
+use crate::header;
+use crate::reply::Reply;
+use crate::wire;
+
+pub async fn create(call: &Call<'_>) -> Result<Reply> {
+    let (container, write) = begin(call)?;
+    let answer = container.create_item(write.key, call.body.clone(), &write.conditions).await?;
+    Ok(written(&container, answer, write.minimal))
+}
+
+pub async fn upsert(call: &Call<'_>) -> Result<Reply> {
+    let (container, write) = begin(call)?;
+    let answer = container.upsert_item(write.key, call.body.clone(), &write.conditions).await?;
+    Ok(written(&container, answer, write.minimal))
+}
+
+pub async fn replace(call: &Call<'_>) -> Result<Reply> {
+    let (container, write) = begin(call)?;
+    let (id, body) = (call.path.name(2), call.body.clone());
+    let answer = container.replace_item(id, write.key, body, &write.conditions).await?;
+    Ok(written(&container, answer, write.minimal))
+}
+
+pub async fn delete(call: &Call<'_>) -> Result<Reply> {
+    let (container, write) = begin(call)?;
+    let answer = container.delete_item(call.path.name(2), write.key, &write.conditions).await?;
+    Ok(answered(&container, answer, |_| Reply::empty(StatusCode::NO_CONTENT)))
+}
+
+pub async fn read(call: &Call<'_>) -> Result<Reply> {
+    let container = call.container()?;
+    let level = call.headers.consistency(call.server.options.consistency)?;
+    let (session, seen) = (call.headers.session()?, call.headers.if_none_match()?);
+    let key = call.headers.partition_key()?;
+    let mut answer = container.read_item(call.path.name(2), key, session.as_ref()).await?;
+    answer.charge = read_charge(answer.charge, level);
+    Ok(answered(&container, answer, |item| {
+        let mut reply = match seen {
+            Some(seen) if seen.matches(Some(item.etag)) => Reply::empty(StatusCode::NOT_MODIFIED),
+            _ => Reply::json(StatusCode::OK, item.body),
+        };
+        reply.set_etag(&item.etag);
+        reply
+    }))
+}
+
+/// What the level of a read makes of its charge.
+pub fn read_charge(charge: f64, level: Consistency) -> f64 {
+    if level.asks_two_replicas() { charge::doubled(charge) } else { charge }
+}
+
+/// The answer of a partition; position and charge go with refusals too.
+pub fn answered<T>(container: &Container, answer: Answer<T>, ok: impl FnOnce(T) -> Reply) -> Reply {
+    let Answer { at, charge, retry_after_ms, result } = answer;
+    let mut reply = match result {
+        Ok(payload) => ok(payload),
+        Err(error) => wire::error::reply(&error),
+    };
+    reply.set_container(container);
+    reply.set_position(&at);
+    reply.set_charge(charge);
+    if let Some(wait) = retry_after_ms {
+        reply.set(&header::RETRY_AFTER_MS, wait.into());
+    }
+    reply
+}
+
+/// What every write of an item brings.
+struct Write {
+    key: Option<model::partition_key::PartitionKey>,
+    conditions: engine::Conditions,
+    minimal: bool,
+}
+
+fn begin(call: &Call<'_>) -> Result<(std::sync::Arc<Container>, Write)> {
+    let container = call.container()?;
+    call.headers.refuse_triggers()?;
+    // Writes cost the same at every level, but a level that does not exist is refused.
+    call.headers.consistency(call.server.options.consistency)?;
+    let write = Write {
+        key: call.headers.partition_key()?,
+        conditions: call.headers.conditions()?,
+        minimal: call.headers.wants_minimal()?,
+    };
+    Ok((container, write))
+}
+
+fn written(container: &Container, answer: Answer<ItemWrite>, minimal: bool) -> Reply {
+    answered(container, answer, |item| {
+        let status = if item.created { StatusCode::CREATED } else { StatusCode::OK };
+        let mut reply = match minimal {
+            true => Reply::empty(status),
+            false => Reply::json(status, item.body),
+        };
+        reply.set_etag(&item.etag);
+        reply
+    })
+}

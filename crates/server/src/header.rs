@@ -1,0 +1,50 @@
+//! The header names that this server reads and sends: one list.
+
+use hyper::header::HeaderName;
+
+macro_rules! headers {
+    ($($name:ident = $text:literal;)+) => {
+        $(#[doc = concat!("`", $text, "`")] pub static $name: HeaderName = HeaderName::from_static($text);)+
+
+        /// Those of the list that belong to the protocol, for `Access-Control-Allow-Headers`.
+        pub const ALL: &[&str] = &[$($text,)+];
+    };
+}
+
+headers! {
+    A_IM = "a-im";
+    ACTIVITY_ID = "x-ms-activity-id";
+    ALT_CONTENT_PATH = "x-ms-alt-content-path";
+    AUTOPILOT = "x-ms-cosmos-offer-autopilot-settings";
+    CONSISTENCY = "x-ms-consistency-level";
+    CONTENT_PATH = "x-ms-content-path";
+    CONTINUATION = "x-ms-continuation";
+    END_EPK = "x-ms-end-epk";
+    EXPIRY_SECONDS = "x-ms-documentdb-expiry-seconds";
+    INTENDED_RID = "x-ms-cosmos-intended-collection-rid";
+    IS_BATCH = "x-ms-cosmos-is-batch-request";
+    IS_QUERY = "x-ms-documentdb-isquery";
+    IS_QUERY_PLAN = "x-ms-cosmos-is-query-plan-request";
+    IS_UPSERT = "x-ms-documentdb-is-upsert";
+    ITEM_COUNT = "x-ms-item-count";
+    ITEM_LSN = "x-ms-item-lsn";
+    LSN = "lsn";
+    MAX_ITEM_COUNT = "x-ms-max-item-count";
+    MIN_THROUGHPUT = "x-ms-cosmos-min-throughput";
+    MS_DATE = "x-ms-date";
+    OFFER_PENDING = "x-ms-offer-replace-pending";
+    PARTITION_KEY = "x-ms-documentdb-partitionkey";
+    POST_TRIGGER = "x-ms-documentdb-post-trigger-include";
+    PREFER = "prefer";
+    PRE_TRIGGER = "x-ms-documentdb-pre-trigger-include";
+    RANGE_ID = "x-ms-documentdb-partitionkeyrangeid";
+    READ_KEY_TYPE = "x-ms-read-key-type";
+    REQUEST_CHARGE = "x-ms-request-charge";
+    RETRY_AFTER_MS = "x-ms-retry-after-ms";
+    SESSION_TOKEN = "x-ms-session-token";
+    START_EPK = "x-ms-start-epk";
+    SUBSTATUS = "x-ms-substatus";
+    THROUGHPUT = "x-ms-offer-throughput";
+    TO_AUTOSCALE = "x-ms-cosmos-migrate-offer-to-autopilot";
+    TO_MANUAL = "x-ms-cosmos-migrate-offer-to-manual-throughput";
+}

@@ -1,0 +1,155 @@
+//! One request, from its head to its answer. Whatever happens in between, there is one.
+
+use std::convert::Infallible;
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Instant;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_LENGTH, HOST, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::{Method, Request, Response, Version};
+use model::{Error, Fault};
+
+use super::watch::Activity;
+use super::{body, cors};
+use crate::auth::{self, Claim};
+use crate::handle::{Call, handle};
+use crate::path::Path;
+use crate::reply::Reply;
+use crate::request::Headers;
+use crate::route::{Operation, Verb, route};
+use crate::{Server, activity_id, date, header, wire};
+
+/// What a request must know of its connection.
+pub struct Peer {
+    /// The server.
+    pub server: Arc<Server>,
+    /// What the connection is doing.
+    pub activity: Arc<Activity>,
+    /// Whether it is encrypted.
+    pub secure: bool,
+    /// Our end of it.
+    pub local: String,
+}
+
+/// Answers a request.
+pub async fn respond(
+    peer: Arc<Peer>,
+    request: Request<Incoming>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
+    let peer = &*peer;
+    let start = Instant::now();
+    let _busy = peer.activity.request(request.version() == Version::HTTP_2);
+    let (parts, body) = request.into_parts();
+    let activity = activity_id::of(&parts.headers);
+    let routed = Routed::of(&parts);
+    let mut received = 0;
+    let answered = match &routed {
+        Ok(routed) => caught(pin!(answer(peer, &parts, routed, body, &mut received))).await,
+        Err(error) => {
+            body::discard(body, &parts.headers);
+            Some(Err(error.clone()))
+        }
+    };
+    let operation = routed.ok().map(|routed| routed.operation);
+    let mut reply = match answered {
+        Some(Ok(reply)) => reply,
+        Some(Err(error)) => unserved(peer, &parts, error),
+        None => panicked(peer, &parts, &activity),
+    };
+    cors::expose(&mut reply, &parts.headers, &peer.server.options.cors);
+    if parts.method == Method::HEAD {
+        reply.set(&CONTENT_LENGTH, HeaderValue::from(reply.body.len()));
+        reply.body = Bytes::new();
+    }
+    let (took, bytes) = (start.elapsed(), (received, reply.body.len()));
+    let status = reply.status.as_u16();
+    peer.server.metrics.request(operation, status, took, bytes);
+    tracing::debug!(
+        activity = activity.to_str().unwrap_or(""),
+        ?operation,
+        status,
+        took_us = took.as_micros() as u64,
+        "answered"
+    );
+    reply.set(&header::ACTIVITY_ID, activity);
+    Ok(reply.into_response())
+}
+
+/// A request whose operation is known.
+struct Routed<'a> {
+    path: Path<'a>,
+    operation: Operation,
+}
+
+impl<'a> Routed<'a> {
+    fn of(parts: &'a Parts) -> model::Result<Self> {
+        let path = Path::parse(parts.uri.path())?;
+        let operation = route(Verb::of(&parts.method, &parts.headers)?, &path)?;
+        Ok(Self { path, operation })
+    }
+}
+
+async fn answer(
+    peer: &Peer,
+    parts: &Parts,
+    routed: &Routed<'_>,
+    body: Incoming,
+    received: &mut usize,
+) -> model::Result<Reply> {
+    let server = &*peer.server;
+    let headers = Headers(&parts.headers);
+    let (path, operation) = (&routed.path, routed.operation);
+    let claim = Claim { method: &parts.method, path, headers, operation, now: date::now() };
+    let principal = match auth::authorize(&claim, &server.keys, &server.engine, &server.tokens) {
+        Ok(principal) => principal,
+        Err(error) => {
+            body::discard(body, &parts.headers);
+            return Err(error);
+        }
+    };
+    let body =
+        body::read(body, &parts.headers, &server.bodies, server.options.body_timeout).await?;
+    *received = body.received;
+    let host = host_of(parts).unwrap_or(&peer.local);
+    let secure = peer.secure;
+    let text = body.text.clone();
+    handle(&Call { server, operation, path, headers, body: text, principal, host, secure }).await
+}
+
+/// A refusal; for a browser that asks before it sends, perhaps a yes.
+fn unserved(peer: &Peer, parts: &Parts, error: Error) -> Reply {
+    let origins = &peer.server.options.cors;
+    cors::preflight(&parts.method, &parts.headers, origins)
+        .unwrap_or_else(|| wire::error::reply(&error))
+}
+
+fn panicked(peer: &Peer, parts: &Parts, activity: &HeaderValue) -> Reply {
+    peer.server.metrics.panic();
+    tracing::error!(?activity, method = %parts.method, path = parts.uri.path(), "a request panicked");
+    wire::error::reply(&Error::new(Fault::Internal, "the server made a mistake; its log says more"))
+}
+
+/// The host and port that the client used. What could not stand in a URL is not repeated.
+fn host_of(parts: &Parts) -> Option<&str> {
+    let authority = parts.uri.authority().map(|authority| authority.as_str());
+    let host = authority.or_else(|| parts.headers.get(HOST)?.to_str().ok())?;
+    let sane = |byte: u8| byte.is_ascii_alphanumeric() || b".:-_[]".contains(&byte);
+    (!host.is_empty() && host.len() <= 255 && host.bytes().all(sane)).then_some(host)
+}
+
+/// The outcome of a future, or `None` if it panicked.
+async fn caught<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
+    poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
+        Ok(Poll::Pending) => Poll::Pending,
+        Ok(Poll::Ready(outcome)) => Poll::Ready(Some(outcome)),
+        Err(_) => Poll::Ready(None),
+    })
+    .await
+}

@@ -1,0 +1,326 @@
+//! What connections are doing, so that one which does nothing can be ended.
+//!
+//! A server's memory must not depend on the goodwill of its clients: who begins a request
+//! and does not go on, or asks and does not take the answer, is cut off. Streams note when
+//! bytes come and go, and a sweep over all connections compares that with the limits every
+//! now and then; a busy connection pays for no timer. What a connection is to do about it,
+//! or about a shutdown, it learns from its [`Activity`].
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::atomic::{
+    AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst,
+};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
+
+use crate::Options;
+
+static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+/// Milliseconds since the first call, and never 0, which means "not".
+fn now_ms() -> u64 {
+    START.elapsed().as_millis() as u64 + 1
+}
+
+/// All connections.
+#[derive(Debug, Default)]
+pub struct Watch(Mutex<Vec<Weak<Activity>>>);
+
+impl Watch {
+    /// A new connection.
+    pub fn add(&self) -> Arc<Activity> {
+        let activity = Arc::new(Activity::default());
+        locked(&self.0).push(Arc::downgrade(&activity));
+        activity
+    }
+
+    /// Ends the connections that have exceeded a limit, and forgets those that are gone.
+    pub fn sweep(&self, options: &Options) {
+        locked(&self.0).retain(|connection| {
+            let Some(activity) = connection.upgrade() else { return false };
+            if let Some(why) = activity.overdue(options) {
+                tracing::debug!(?why, "a connection is ended");
+                activity.order(Order::End);
+            }
+            true
+        });
+    }
+
+    /// Tells all connections to finish what they have begun.
+    pub fn finish(&self) {
+        for activity in locked(&self.0).iter().filter_map(Weak::upgrade) {
+            activity.order(Order::Finish);
+        }
+    }
+}
+
+/// How often to sweep.
+pub fn sweep_interval(options: &Options) -> Duration {
+    const RANGE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(5));
+    (options.header_timeout / 4).clamp(RANGE.0, RANGE.1)
+}
+
+/// A panic elsewhere leaves nothing half done in what these locks protect.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a connection is told to do. Later ones are stronger.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// Go on.
+    None = 0,
+    /// Finish the requests under way and take no more.
+    Finish = 1,
+    /// End now.
+    End = 2,
+}
+
+/// The state of one connection.
+#[derive(Debug)]
+pub struct Activity {
+    order: AtomicU8,
+    /// Wakes the connection when it gets an order.
+    waker: Mutex<Option<Waker>>,
+    requests: AtomicU32,
+    /// HTTP/2 sends frames that belong to no request, so that bytes do not mean a head.
+    multiplexed: AtomicBool,
+    idle_since: AtomicU64,
+    head_since: AtomicU64,
+    blocked_since: AtomicU64,
+}
+
+impl Default for Activity {
+    fn default() -> Self {
+        Self {
+            order: AtomicU8::new(Order::None as u8),
+            waker: Mutex::new(None),
+            requests: AtomicU32::new(0),
+            multiplexed: AtomicBool::new(false),
+            idle_since: AtomicU64::new(now_ms()),
+            head_since: AtomicU64::new(0),
+            blocked_since: AtomicU64::new(0),
+        }
+    }
+}
+
+/// Why a connection is ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Overdue {
+    /// Nothing happened for long.
+    Idle,
+    /// A head was begun and not finished.
+    Head,
+    /// The client does not read.
+    Blocked,
+}
+
+impl Activity {
+    /// A request's head has arrived. Ends when the result is dropped.
+    pub fn request(self: &Arc<Self>, multiplexed: bool) -> Busy {
+        self.requests.fetch_add(1, Relaxed);
+        self.head_since.store(0, Relaxed);
+        if multiplexed {
+            self.multiplexed.store(true, Relaxed);
+        }
+        Busy(self.clone())
+    }
+
+    /// What the connection is told to do; its task is woken when that changes.
+    pub fn poll_order(&self, cx: &Context<'_>) -> Order {
+        let mut waker = locked(&self.waker);
+        if !waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+            *waker = Some(cx.waker().clone());
+        }
+        // The lock is held: an order given from here on finds the waker.
+        match self.order.load(SeqCst) {
+            0 => Order::None,
+            1 => Order::Finish,
+            _ => Order::End,
+        }
+    }
+
+    fn order(&self, order: Order) {
+        self.order.fetch_max(order as u8, SeqCst);
+        if let Some(waker) = locked(&self.waker).as_ref() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Whether the connection has exceeded a limit.
+    fn overdue(&self, options: &Options) -> Option<Overdue> {
+        let now = now_ms();
+        let longer = |since: &AtomicU64, limit: Duration| {
+            let since = since.load(Relaxed);
+            since != 0 && now.saturating_sub(since) as u128 > limit.as_millis()
+        };
+        if longer(&self.blocked_since, options.body_timeout) {
+            return Some(Overdue::Blocked);
+        }
+        if self.requests.load(Relaxed) > 0 {
+            return None;
+        }
+        if !self.multiplexed.load(Relaxed) && longer(&self.head_since, options.header_timeout) {
+            return Some(Overdue::Head);
+        }
+        longer(&self.idle_since, options.idle_timeout).then_some(Overdue::Idle)
+    }
+
+    /// Bytes have come.
+    pub fn received(&self) {
+        if self.requests.load(Relaxed) == 0 && self.head_since.load(Relaxed) == 0 {
+            self.head_since.store(now_ms(), Relaxed);
+        }
+    }
+
+    fn wrote(&self, done: bool) {
+        match (done, self.blocked_since.load(Relaxed)) {
+            (true, 0) => {}
+            (true, _) => self.blocked_since.store(0, Relaxed),
+            (false, 0) => self.blocked_since.store(now_ms(), Relaxed),
+            (false, _) => {}
+        }
+    }
+}
+
+/// A request under way.
+pub struct Busy(Arc<Activity>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.idle_since.store(now_ms(), Relaxed);
+        self.0.requests.fetch_sub(1, Relaxed);
+    }
+}
+
+/// A stream of bytes that notes its activity.
+pub struct Watched {
+    /// The bytes, decrypted.
+    pub stream: Stream,
+    /// What it notes.
+    pub activity: Arc<Activity>,
+}
+
+/// Either kind of stream. One type for both, so that the HTTP code exists once.
+pub enum Stream {
+    /// As it comes from the network.
+    Plain(TcpStream),
+    /// Decrypted.
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+macro_rules! each {
+    ($self:ident, $stream:ident => $call:expr) => {
+        match &mut $self.stream {
+            Stream::Plain($stream) => $call,
+            Stream::Tls($stream) => $call,
+        }
+    };
+}
+
+impl AsyncRead for Watched {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let polled = each!(self, stream => Pin::new(stream).poll_read(cx, buf));
+        if buf.filled().len() > before {
+            self.activity.received();
+        }
+        polled
+    }
+}
+
+impl AsyncWrite for Watched {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let polled = each!(self, stream => Pin::new(stream).poll_write(cx, buf));
+        self.activity.wrote(polled.is_ready());
+        polled
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let polled = each!(self, stream => Pin::new(stream).poll_write_vectored(cx, bufs));
+        self.activity.wrote(polled.is_ready());
+        polled
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match &self.stream {
+            Stream::Plain(stream) => stream.is_write_vectored(),
+            Stream::Tls(stream) => stream.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let polled = each!(self, stream => Pin::new(stream).poll_flush(cx));
+        self.activity.wrote(polled.is_ready());
+        polled
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        each!(self, stream => Pin::new(stream).poll_shutdown(cx))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(limit: Duration) -> Options {
+        Options {
+            header_timeout: limit,
+            body_timeout: limit,
+            idle_timeout: limit,
+            ..Options::default()
+        }
+    }
+
+    /// With a limit of nothing, whatever is under way is overdue after a moment.
+    #[track_caller]
+    fn check(activity: &Activity, expect: Option<Overdue>) {
+        assert_eq!(activity.overdue(&options(Duration::MAX)), None);
+        let later = now_ms() + 2;
+        while now_ms() < later {}
+        assert_eq!(activity.overdue(&options(Duration::ZERO)), expect);
+    }
+
+    #[test]
+    fn each_way_of_doing_nothing() {
+        let activity = Arc::new(Activity::default());
+        check(&activity, Some(Overdue::Idle));
+        activity.received();
+        check(&activity, Some(Overdue::Head));
+        let busy = activity.request(false);
+        activity.received();
+        check(&activity, None);
+        activity.wrote(false);
+        check(&activity, Some(Overdue::Blocked));
+        activity.wrote(true);
+        drop(busy);
+        check(&activity, Some(Overdue::Idle));
+    }
+
+    #[test]
+    fn frames_are_not_heads() {
+        let activity = Arc::new(Activity::default());
+        drop(activity.request(true));
+        activity.received();
+        check(&activity, Some(Overdue::Idle));
+    }
+}

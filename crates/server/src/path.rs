@@ -1,0 +1,168 @@
+//! The path of a request, taken apart by position.
+//!
+//! Words and names alternate (`dbs/{name}/colls/{name}/docs`), so a database may be called
+//! `colls`. Each segment is percent-decoded once; `+` is itself. One slash at the end is
+//! allowed: some clients always send it, others never.
+
+use std::borrow::Cow;
+
+use engine::{Kind, Link};
+use model::{Error, Fault, Result};
+
+/// Most segments of any path that is served.
+pub const SEGMENTS_MAX: usize = 6;
+
+/// A decoded path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Path<'a>(Vec<Cow<'a, str>>);
+
+impl<'a> Path<'a> {
+    /// Takes a path apart.
+    pub fn parse(text: &'a str) -> Result<Self> {
+        let text = text.strip_prefix('/').unwrap_or(text);
+        let text = text.strip_suffix('/').unwrap_or(text);
+        let mut segments = Vec::with_capacity(SEGMENTS_MAX);
+        if text.is_empty() {
+            return Ok(Self(segments));
+        }
+        for raw in segments_of(text) {
+            if raw.is_empty() || segments.len() == SEGMENTS_MAX {
+                return Err(Error::new(Fault::NotFound, "no resource has a path of this form"));
+            }
+            segments.push(decode(raw)?);
+        }
+        Ok(Self(segments))
+    }
+
+    /// The decoded segments.
+    pub fn segments(&self) -> &[Cow<'a, str>] {
+        &self.0
+    }
+
+    /// The name at a level: 0 is the first name of the path, after its first word.
+    pub fn name(&self, level: usize) -> &str {
+        self.0.get(2 * level + 1).map_or("", |name| name)
+    }
+
+    /// The last name of the path, whether the path ends with it or with the word of a feed.
+    pub fn last_name(&self) -> Option<&str> {
+        let names = self.0.len() / 2;
+        (names > 0).then(|| self.name(names - 1))
+    }
+
+    /// The resource that the path names; for a feed, its owner.
+    pub fn link(&self) -> Link {
+        let steps = self.0.as_chunks::<2>().0.iter();
+        Link(steps.filter_map(|[word, name]| Some((kind_of(word)?, name.to_string()))).collect())
+    }
+
+    /// Resource type and link as clients sign them.
+    pub fn signed(&self) -> (&str, &[Cow<'a, str>]) {
+        let segments = &self.0[..];
+        match segments {
+            // Signed as if it were about the container itself.
+            [.., operations, _] if operations == "operations" => {
+                ("colls", &segments[..segments.len() - 2])
+            }
+            [.., word] if segments.len() % 2 == 1 => (word, &segments[..segments.len() - 1]),
+            [.., word, _] => (word, segments),
+            _ => ("", segments),
+        }
+    }
+}
+
+/// The kind of resource that a word of a path stands for.
+pub fn kind_of(word: &str) -> Option<Kind> {
+    Kind::ALL.into_iter().find(|kind| kind.segment() == word)
+}
+
+/// As `split('/')`, but quicker on the short texts that paths are.
+fn segments_of(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = Some(text);
+    std::iter::from_fn(move || {
+        let text = rest?;
+        let end = text.bytes().position(|byte| byte == b'/');
+        rest = end.map(|end| &text[end + 1..]);
+        Some(&text[..end.unwrap_or(text.len())])
+    })
+}
+
+fn decode(raw: &str) -> Result<Cow<'_, str>> {
+    if !raw.bytes().any(|byte| byte == b'%') {
+        return Ok(Cow::Borrowed(raw));
+    }
+    percent_decoded(raw.as_bytes())
+        .and_then(|bytes| String::from_utf8(bytes).ok())
+        .map(Cow::Owned)
+        .ok_or_else(|| Error::bad_request("the path is not percent-encoded UTF-8"))
+}
+
+/// Undoes percent-encoding; `None` where a percent sign is not followed by two hex digits.
+pub fn percent_decoded(text: &[u8]) -> Option<Vec<u8>> {
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut at = 0;
+    while let Some(&byte) = text.get(at) {
+        if byte == b'%' {
+            decoded.push(hex_digit(*text.get(at + 1)?)? << 4 | hex_digit(*text.get(at + 2)?)?);
+            at += 3;
+        } else {
+            decoded.push(byte);
+            at += 1;
+        }
+    }
+    Some(decoded)
+}
+
+fn hex_digit(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'A'..=b'F' => Some(digit - b'A' + 10),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    }
+}
+
+/// Percent-encodes what a header value cannot carry.
+pub fn percent_encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for &byte in text.as_bytes() {
+        match byte {
+            b'!'..=b'~' if byte != b'%' => encoded.push(byte as char),
+            _ => encoded.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check_signed(path: &str, expect: &str) {
+        let path = Path::parse(path).unwrap();
+        let (kind, link) = path.signed();
+        assert_eq!(format!("{kind} {}", link.join("/")), expect);
+    }
+
+    #[test]
+    fn what_clients_sign() {
+        check_signed("/", " ");
+        check_signed("/dbs/", "dbs ");
+        check_signed("/dbs/a b", "dbs dbs/a b");
+        check_signed("/dbs/A/colls/b/docs/", "docs dbs/A/colls/b");
+        check_signed("/dbs/A/colls/b/docs/x%2By", "docs dbs/A/colls/b/docs/x+y");
+        check_signed("/dbs/a/colls/b/operations/partitionkeydelete", "colls dbs/a/colls/b");
+        check_signed("/offers", "offers ");
+        check_signed("/offers/Of1", "offers offers/Of1");
+    }
+
+    #[test]
+    fn encoding_comes_back() {
+        let text = "dbs/é %/colls/a+b";
+        assert_eq!(percent_encoded(text), "dbs/%C3%A9%20%25/colls/a+b");
+        assert_eq!(percent_decoded(percent_encoded(text).as_bytes()), Some(text.into()));
+        assert_eq!(percent_decoded(b"%4"), None);
+        assert_eq!(percent_decoded(b"%+1"), None);
+    }
+}

@@ -1,0 +1,202 @@
+//! What goes back to the client: status, headers, body.
+//!
+//! Only headers that a client makes use of are sent. The public service decorates every
+//! answer with a dozen more (versions, replica LSNs, quotas, timings); no SDK reads them, and
+//! on a small answer they would cost more than the body.
+
+use std::io::Write as _;
+
+use bytes::Bytes;
+use engine::{At, Container};
+use http_body_util::Full;
+use hyper::header::{CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue};
+use hyper::{Response, StatusCode};
+use model::token::Etag;
+
+use crate::header;
+use crate::path::percent_encoded;
+
+/// An answer in the making.
+#[derive(Debug)]
+pub struct Reply {
+    /// The status.
+    pub status: StatusCode,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The body, whole.
+    pub body: Bytes,
+    /// The texts of headers, one behind the other, and which is whose: a dozen small values
+    /// share one piece of memory.
+    texts: Vec<u8>,
+    named: Vec<(&'static HeaderName, u32)>,
+}
+
+/// Room for headers and their texts, enough for a point read.
+const HEADERS: usize = 14;
+const TEXT_BYTES: usize = 256;
+
+impl Reply {
+    /// An answer without a body.
+    pub fn empty(status: StatusCode) -> Self {
+        let headers = HeaderMap::with_capacity(HEADERS);
+        let (texts, named) = (Vec::with_capacity(TEXT_BYTES), Vec::with_capacity(HEADERS));
+        Self { status, headers, body: Bytes::new(), texts, named }
+    }
+
+    /// An answer with a JSON body.
+    pub fn json(status: StatusCode, body: impl Into<Bytes>) -> Self {
+        Self::text(status, "application/json", body)
+    }
+
+    /// An answer with a body of some type.
+    pub fn text(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Self {
+        let mut reply = Self::empty(status);
+        reply.body = body.into();
+        reply.headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+        reply
+    }
+
+    /// Adds a header.
+    pub fn set(&mut self, name: &HeaderName, value: HeaderValue) {
+        self.headers.insert(name, value);
+    }
+
+    /// Adds a header with a text of ours. One that a header cannot carry is left out.
+    pub fn set_text(&mut self, name: &'static HeaderName, text: &str) {
+        self.texts.extend_from_slice(text.as_bytes());
+        self.end_text(name);
+    }
+
+    /// Adds a header with a number.
+    pub fn set_number(&mut self, name: &'static HeaderName, number: u64) {
+        push_number(&mut self.texts, number);
+        self.end_text(name);
+    }
+
+    /// What was written since the last text belongs to this header.
+    fn end_text(&mut self, name: &'static HeaderName) {
+        self.named.push((name, self.texts.len() as u32));
+    }
+
+    /// Adds the etag.
+    pub fn set_etag(&mut self, etag: &Etag) {
+        let _ = write!(self.texts, "{etag}");
+        self.end_text(&ETAG);
+    }
+
+    /// Adds the charge.
+    pub fn set_charge(&mut self, charge: f64) {
+        // The commonest charge needs no formatting.
+        if charge == 1.0 {
+            return self.set(&header::REQUEST_CHARGE, HeaderValue::from_static("1"));
+        }
+        let _ = write!(self.texts, "{charge}");
+        self.end_text(&header::REQUEST_CHARGE);
+    }
+
+    /// Adds the owner headers by which clients keep their session tokens and routing maps.
+    pub fn set_container(&mut self, container: &Container) {
+        self.set_text(&header::CONTENT_PATH, container.rid());
+        let link = container.link();
+        let plain = link.bytes().all(|byte| matches!(byte, b'!'..=b'~') && byte != b'%');
+        match plain {
+            true => self.set_text(&header::ALT_CONTENT_PATH, link),
+            false => self.set_text(&header::ALT_CONTENT_PATH, &percent_encoded(link)),
+        }
+    }
+
+    /// Adds where in the order of its partition the request was served.
+    pub fn set_position(&mut self, at: &At) {
+        self.set_text(&header::RANGE_ID, &at.range);
+        self.set_number(&header::LSN, at.lsn);
+        if let Some(lsn) = at.item_lsn {
+            self.set_number(&header::ITEM_LSN, lsn);
+        }
+        self.set_text(&header::SESSION_TOKEN, &model::token::session_token(&at.range, at.lsn));
+    }
+
+    /// The HTTP response.
+    pub fn into_response(mut self) -> Response<Full<Bytes>> {
+        let texts = Bytes::from(self.texts);
+        let mut start = 0;
+        for (name, end) in self.named {
+            let end = end as usize;
+            match HeaderValue::from_maybe_shared(texts.slice(start..end)) {
+                Ok(value) => drop(self.headers.insert(name, value)),
+                Err(_) => tracing::warn!(%name, "a text does not fit into a header"),
+            }
+            start = end;
+        }
+        let mut response = Response::new(Full::new(self.body));
+        *response.status_mut() = self.status;
+        *response.headers_mut() = self.headers;
+        response
+    }
+}
+
+fn push_number(text: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break text.extend_from_slice(&digits[at..]);
+        }
+    }
+}
+
+/// An object as JSON text, member by member, for lists of what is JSON text already.
+pub fn list(owner: &str, name: &str, entries: &[Bytes]) -> Bytes {
+    let bytes: usize = entries.iter().map(|entry| entry.len() + 1).sum();
+    let head = format!("{{\"_rid\":\"{owner}\",\"{name}\":[");
+    let mut body = Vec::with_capacity(head.len() + bytes + 32);
+    body.extend_from_slice(head.as_bytes());
+    for (n, entry) in entries.iter().enumerate() {
+        if n > 0 {
+            body.push(b',');
+        }
+        body.extend_from_slice(entry);
+    }
+    body.extend_from_slice(format!("],\"_count\":{}}}", entries.len()).as_bytes());
+    Bytes::from(body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists() {
+        assert_eq!(list("", "Databases", &[]), r#"{"_rid":"","Databases":[],"_count":0}"#);
+        let entries = [Bytes::from_static(b"{}"), Bytes::from_static(b"1")];
+        assert_eq!(
+            list("a=", "Documents", &entries),
+            r#"{"_rid":"a=","Documents":[{},1],"_count":2}"#
+        );
+    }
+
+    #[test]
+    fn texts_go_to_their_headers() {
+        let mut reply = Reply::empty(StatusCode::OK);
+        reply.set_text(&header::RANGE_ID, "7");
+        reply.set_text(&header::CONTINUATION, "line\nbreak");
+        reply.set_number(&header::LSN, 0);
+        reply.set_number(&header::ITEM_LSN, u64::MAX);
+        let response = reply.into_response();
+        assert_eq!(response.headers()[&header::RANGE_ID], "7");
+        assert_eq!(response.headers()[&header::LSN], "0");
+        assert_eq!(response.headers()[&header::ITEM_LSN], "18446744073709551615");
+        assert!(!response.headers().contains_key(&header::CONTINUATION));
+    }
+
+    #[test]
+    fn charges_are_short() {
+        for (charge, expect) in [(1.0, "1"), (1.09, "1.09"), (10.5, "10.5"), (2.0, "2")] {
+            let mut reply = Reply::empty(StatusCode::OK);
+            reply.set_charge(charge);
+            assert_eq!(reply.into_response().headers()[&header::REQUEST_CHARGE], expect);
+        }
+    }
+}

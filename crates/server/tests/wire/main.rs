@@ -1,0 +1,9 @@
+//! The server over real sockets: what SDKs send, what nobody should send, and both at once.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+
+mod auth;
+mod bad_input;
+mod resources;
+mod support;
+mod transport;
