@@ -113,7 +113,8 @@ fn js(run: &mut Run, rest: &[&str]) -> Result<Command, String> {
 
 fn rust(run: &mut Run, rest: &[&str]) -> Result<Command, String> {
     let own_target = target().join("sdk-rust");
-    let mut suite = cargo(&["test", "--quiet", "--locked", "--no-fail-fast", "--manifest-path", RUST_MANIFEST]);
+    let mut suite =
+        cargo(&["test", "--quiet", "--locked", "--no-fail-fast", "--manifest-path", RUST_MANIFEST]);
     suite.env("CARGO_TARGET_DIR", &own_target);
     let mut build =
         cargo(&["test", "--quiet", "--locked", "--no-run", "--manifest-path", RUST_MANIFEST]);

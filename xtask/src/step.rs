@@ -55,11 +55,11 @@ impl Run {
     fn end(&mut self, name: &str, start: Instant, count: Count) -> bool {
         self.total.add(count);
         let verdict = if count.failed == 0 { "ok" } else { "FAILED" };
+        let (took, all) = (start.elapsed().as_secs_f64(), count.passed + count.failed);
         println!(
-            "== {name}: {verdict}, {:.1} s ({} and {})\n",
-            start.elapsed().as_secs_f64(),
-            count.passed,
-            count.failed
+            "== {name}: {verdict}, {} of {all}, {took:.1} s
+",
+            count.passed
         );
         if count.failed > 0 {
             self.failed_steps.push(name.to_owned());
@@ -90,7 +90,9 @@ fn watch(mut command: Command) -> (Count, bool) {
             Some(found) => {
                 count.add(found);
                 // The sum of all steps stands alone at the end; the sums of steps do not look like it.
-                println!("   {line}");
+                if found != Count::default() {
+                    println!("   {line}");
+                }
             }
             None => println!("{line}"),
         }

@@ -28,7 +28,10 @@ pub fn all(run: &mut Run) {
         "warnings",
     ];
     run.command("clippy of the benchmark", cargo(&bench));
-    run.command("tests beside the code", cargo(&["test", "--quiet", "--workspace", "--no-fail-fast"]));
+    run.command(
+        "tests beside the code",
+        cargo(&["test", "--quiet", "--workspace", "--no-fail-fast"]),
+    );
     if !build(run) {
         return;
     }

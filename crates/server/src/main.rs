@@ -9,11 +9,6 @@ use engine::Engine;
 use server::settings::{self, Loaded, Settings, Verb, WELL_KNOWN_KEY};
 use server::{Options, Server, log, store, tls};
 
-/// Requests allocate and free many small things on several threads at once, which is what this
-/// allocator is made for: a point read costs a tenth less with it.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     let arguments = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     let read_file = |path: &str| std::fs::read_to_string(path).map_err(|e| format!("{path}: {e}"));

@@ -44,12 +44,6 @@ impl<'a> Path<'a> {
         self.0.get(2 * level + 1).map_or("", |name| name)
     }
 
-    /// The last name of the path, whether the path ends with it or with the word of a feed.
-    pub fn last_name(&self) -> Option<&str> {
-        let names = self.0.len() / 2;
-        (names > 0).then(|| self.name(names - 1))
-    }
-
     /// The resource that the path names; for a feed, its owner.
     pub fn link(&self) -> Link {
         let steps = self.0.as_chunks::<2>().0.iter();
@@ -100,17 +94,21 @@ fn decode(raw: &str) -> Result<Cow<'_, str>> {
 /// Undoes percent-encoding; `None` where a percent sign is not followed by two hex digits.
 pub fn percent_decoded(text: &[u8]) -> Option<Vec<u8>> {
     let mut decoded = Vec::with_capacity(text.len());
-    let mut at = 0;
-    while let Some(&byte) = text.get(at) {
-        if byte == b'%' {
-            decoded.push(hex_digit(*text.get(at + 1)?)? << 4 | hex_digit(*text.get(at + 2)?)?);
-            at += 3;
-        } else {
-            decoded.push(byte);
-            at += 1;
-        }
+    let mut rest = text;
+    while let Some(end) = rest.iter().position(|&byte| byte == b'%') {
+        decoded.extend_from_slice(&rest[..end]);
+        let (byte, after) = percent_decoded_byte(&rest[end + 1..])?;
+        decoded.push(byte);
+        rest = after;
     }
+    decoded.extend_from_slice(rest);
     Some(decoded)
+}
+
+/// The byte that stands behind a percent sign, and what follows it.
+pub fn percent_decoded_byte(text: &[u8]) -> Option<(u8, &[u8])> {
+    let ([high, low], rest) = text.split_first_chunk()?;
+    Some((hex_digit(*high)? << 4 | hex_digit(*low)?, rest))
 }
 
 fn hex_digit(digit: u8) -> Option<u8> {

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use hyper::Method;
 use ring::hmac;
 
-use crate::path::Path;
+use crate::path::{Path, percent_decoded_byte};
 
 /// The date that was signed, and where it stood.
 #[derive(Debug, Clone, Copy)]
@@ -59,13 +59,27 @@ pub fn sign(key: &[u8], method: &Method, kind: &str, link: &str, date: &str) -> 
     STANDARD.encode(hmac::sign(&key, &text))
 }
 
-/// The bytes of a signature.
-pub fn decode(text: &str) -> Option<[u8; 32]> {
+/// The bytes of a signature, given as base64 that may be percent-encoded.
+pub fn decode(text: &[u8]) -> Option<[u8; 32]> {
     // A little longer than needed: the decoder asks for room by an estimate.
-    let mut bytes = [0; 48];
-    let length = STANDARD.decode_slice(text, &mut bytes).ok()?;
+    let (mut plain, mut bytes) = ([0; BASE64_BYTES], [0; 48]);
+    let mut length = 0;
+    let mut rest = text;
+    while let Some((&byte, after)) = rest.split_first() {
+        let (byte, after) = match byte {
+            b'%' => percent_decoded_byte(after)?,
+            _ => (byte, after),
+        };
+        *plain.get_mut(length)? = byte;
+        length += 1;
+        rest = after;
+    }
+    let length = STANDARD.decode_slice(&plain[..length], &mut bytes).ok()?;
     bytes[..length].try_into().ok()
 }
+
+/// Length of 32 bytes as base64.
+const BASE64_BYTES: usize = 44;
 
 fn assemble(
     method: &Method,
@@ -95,7 +109,9 @@ fn assemble(
 }
 
 fn lower(text: &mut Vec<u8>, part: &str) {
-    text.extend(part.bytes().map(|byte| byte.to_ascii_lowercase()));
+    let start = text.len();
+    text.extend_from_slice(part.as_bytes());
+    text[start..].make_ascii_lowercase();
 }
 
 #[cfg(test)]
@@ -118,7 +134,7 @@ mod tests {
         let fits = |signature: [u8; 32]| {
             texts(&method, &path, Date::Own(DATE)).any(|text| verify(&key, &text, &signature))
         };
-        let mut signature = decode(&given).unwrap();
+        let mut signature = decode(given.as_bytes()).unwrap();
         assert!(fits(signature));
         signature[31] ^= 1;
         assert!(!fits(signature));
@@ -134,7 +150,7 @@ mod tests {
         let key = hmac::Key::new(hmac::HMAC_SHA256, b"k");
         let path = Path::parse("/dbs/AbC=/colls/AbCdEf=/docs").unwrap();
         let fits = |link: &str| {
-            let given = decode(&sign(b"k", &Method::POST, "docs", link, DATE)).unwrap();
+            let given = decode(sign(b"k", &Method::POST, "docs", link, DATE).as_bytes()).unwrap();
             texts(&Method::POST, &path, Date::Own(DATE)).any(|text| verify(&key, &text, &given))
         };
         assert!(fits("dbs/AbC=/colls/AbCdEf="));
@@ -150,9 +166,18 @@ mod tests {
     }
 
     #[test]
+    fn signatures_may_be_encoded() {
+        let plain = decode(b"c09PEVJrgp2uQRkr934kFbTqhByc7TVr3OHyqlu+c+c=");
+        assert!(plain.is_some());
+        assert_eq!(decode(b"c09PEVJrgp2uQRkr934kFbTqhByc7TVr3OHyqlu%2Bc%2bc%3D"), plain);
+    }
+
+    #[test]
     fn what_is_no_signature() {
-        for wrong in ["", "abc", "c09PEVJrgp2uQRkr934kFbTqhByc7TVr3OHyqlu+c+", &"A".repeat(400)] {
-            assert!(decode(wrong).is_none(), "{wrong}");
+        for wrong in
+            ["", "abc", "c09PEVJrgp2uQRkr934kFbTqhByc7TVr3OHyqlu+c+", "%", "%4", &"A".repeat(400)]
+        {
+            assert!(decode(wrong.as_bytes()).is_none(), "{wrong}");
         }
     }
 }

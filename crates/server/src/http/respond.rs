@@ -71,13 +71,13 @@ pub async fn respond(
     let (took, bytes) = (start.elapsed(), (received, reply.body.len()));
     let status = reply.status.as_u16();
     peer.server.metrics.request(operation, status, took, bytes);
-    tracing::debug!(
-        activity = activity.to_str().unwrap_or(""),
-        ?operation,
-        status,
-        took_us = took.as_micros() as u64,
-        "answered"
-    );
+    let (id, took_us) = (activity.to_str().unwrap_or(""), took.as_micros() as u64);
+    if status >= 500 {
+        let body = String::from_utf8_lossy(&reply.body);
+        tracing::error!(activity = id, ?operation, status, took_us, %body, "failed");
+    } else {
+        tracing::debug!(activity = id, ?operation, status, took_us, "answered");
+    }
     reply.set(&header::ACTIVITY_ID, activity);
     Ok(reply.into_response())
 }
@@ -152,4 +152,32 @@ async fn caught<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
         Err(_) => Poll::Ready(None),
     })
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_ends_one_request_only() {
+        let panicking = async {
+            tokio::task::yield_now().await;
+            Option::<u8>::None.expect("a mistake")
+        };
+        assert_eq!(caught(pin!(panicking)).await, None);
+        assert_eq!(caught(pin!(async { 1 })).await, Some(1));
+    }
+
+    #[test]
+    fn hosts_that_could_not_stand_in_a_url_are_not_repeated() {
+        let host = |text: &'static str| {
+            let request = Request::get("/").header(HOST, text).body(()).unwrap();
+            host_of(&request.into_parts().0).map(str::to_owned)
+        };
+        assert_eq!(host("[::1]:8081").as_deref(), Some("[::1]:8081"));
+        assert_eq!(host("a.example").as_deref(), Some("a.example"));
+        for wrong in ["", "a/b", "a\"b", "user@host"] {
+            assert_eq!(host(wrong), None, "{wrong}");
+        }
+    }
 }

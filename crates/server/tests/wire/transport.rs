@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::support::{Request, Running, Signer, soon, start, start_with};
+use crate::support::{Client, Request, Running, Signer, soon, start, start_with};
 
 /// `GET /` over HTTP/2, and the endpoint that the answer names.
 async fn account_by_http2(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> String {
@@ -104,6 +104,17 @@ async fn connections_beyond_the_limit_wait() {
     second.answer().await.expect("an answer").is(200);
 }
 
+const ITEM: &[u8] = br#"{"id":"1","pk":"a"}"#;
+
+/// A request that the server waits for the body of.
+async fn begun(running: &Running) -> Client {
+    let mut client = running.connect().await;
+    let request = Request::new("POST /dbs/d/colls/c/docs").pk("a").header("expect", "100-continue");
+    client.write(request.head(&format!("content-length: {}", ITEM.len())).as_bytes()).await;
+    assert_eq!(client.answer().await.expect("consent").status, 100);
+    client
+}
+
 #[tokio::test]
 async fn a_shutdown_finishes_what_was_begun() {
     let running = start().await.with_container().await;
@@ -111,22 +122,12 @@ async fn a_shutdown_finishes_what_was_begun() {
     let mut idle = running.connect().await;
     idle.send(Request::new("GET /dbs")).await.is(200);
     let untouched = running.connect().await;
-    let mut busy = running.connect().await;
-    let body = br#"{"id":"1","pk":"a"}"#;
-    let request = Request::new("POST /dbs/d/colls/c/docs").pk("a");
-    // The answer to the first shows that the server has read the head of the second.
-    busy.write(
-        &[Request::new("GET /dbs").bytes(), request.head("content-length: 19").into_bytes()]
-            .concat(),
-    )
-    .await;
-    busy.answer().await.expect("an answer").is(200);
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    let mut busy = begun(&running).await;
     let stopped = running.stop();
     assert!(idle.answer().await.is_none());
     assert!(TcpStream::connect(address).await.is_err());
     assert!(!stopped.is_finished());
-    busy.write(body).await;
+    busy.write(ITEM).await;
     busy.answer().await.expect("an answer").is(201);
     assert!(busy.answer().await.is_none());
     soon(stopped).await.unwrap();
@@ -137,9 +138,6 @@ async fn a_shutdown_finishes_what_was_begun() {
 async fn a_shutdown_does_not_wait_for_ever() {
     let options = Options { shutdown_timeout: Duration::from_millis(100), ..Options::default() };
     let running = start_with(options).await.with_container().await;
-    let mut busy = running.connect().await;
-    let request = Request::new("POST /dbs/d/colls/c/docs").pk("a");
-    busy.write(request.head("content-length: 19").as_bytes()).await;
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    let _busy = begun(&running).await;
     soon(running.stop()).await.unwrap();
 }

@@ -51,6 +51,14 @@ test("a key definition may be as short as the SDK lets it", () =>
     assert.equal((await container.item("1", "a").read()).resource.pk, "a");
   }));
 
+test("a container without a key definition gets the SDK's own", () =>
+  withDatabase(async (database) => {
+    const { container, resource } = await database.containers.create({ id: "c" });
+    assert.deepEqual(resource.partitionKey.paths, ["/_partitionKey"]);
+    await container.items.create({ id: "1", n: 1 });
+    assert.equal((await container.item("1", undefined).read()).resource.n, 1);
+  }));
+
 test("items come and go", () =>
   withContainer(async (container) => {
     const made = await container.items.create({ id: "1", pk: "a", n: 1 });
