@@ -5,11 +5,13 @@
 //! as a barrier; a reader may put in only what it read from a view behind that barrier. So a
 //! hit is never older than what any other reader has seen, and never newer than what is durable.
 
-use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasher, RandomState};
+use std::collections::VecDeque;
+use std::hash::BuildHasher;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use foldhash::HashMap;
+use foldhash::fast::RandomState;
 use kv::CommitNo;
 
 use crate::keys::Row;
@@ -60,7 +62,7 @@ impl Cache {
     /// A cache that holds about so many bytes.
     pub fn new(bytes: usize) -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        Self { shards, hasher: RandomState::new(), shard_bytes: bytes / SHARDS }
+        Self { shards, hasher: RandomState::default(), shard_bytes: bytes / SHARDS }
     }
 
     /// An item, if it is here.

@@ -11,10 +11,11 @@
 //!   after its horizon; a read taken from a view older than the horizon is done again.
 //! - A refused decision leaves no trace: no LSN, no row.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use foldhash::{HashMap, HashMapExt};
 use kv::{CommitNo, Keyspace, Op, View};
 use model::token::Etag;
 use model::{Error, Fault, Result};

@@ -10,6 +10,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use kv::{Keyspace, Scan, View};
 use model::epk::{self, Epk};
+use model::partition_key::PartitionKey;
+use model::rid::ItemRid;
 use model::token::{Continuation, Session};
 use model::{Result, charge, limits};
 use serde_json::Value;
@@ -18,7 +20,7 @@ use crate::Container;
 use crate::api::{Answer, ItemPage, Page, Scope, storage};
 use crate::container::Span;
 use crate::item;
-use crate::keys::Row;
+use crate::keys::{self, Row};
 
 /// Marks the continuations made here.
 const CONTINUATION_KIND: u8 = b'i';
@@ -48,6 +50,35 @@ impl Container {
     ) -> Result<Answer<ItemPage>> {
         let select = query::parse(text, parameters)?;
         self.page(scope, page, session, text.as_bytes(), &|body| select.matches(body)).await
+    }
+
+    /// The id of the item that a rid names, among those of a partition key. Links by rid are
+    /// rare enough to be paid for by a scan of the key's items instead of by every write.
+    pub async fn id_of(&self, rid: ItemRid, key: &PartitionKey) -> Result<Option<String>> {
+        self.check_alive()?;
+        if rid.container != self.rid {
+            return Ok(None);
+        }
+        let prefix = keys::key_prefix(&self.definition().partition_key, key);
+        for span in self.spans_of(&Scope::Key(key.clone()))? {
+            let (_, view) = span.partition.view();
+            let mut from = Bound::Included(Bytes::copy_from_slice(span.keys.min.significant()));
+            loop {
+                let chunk = view.scan(span.scan(from, 1_000)).await.map_err(storage)?;
+                for (item_key, stored) in &chunk.rows {
+                    if let Some(id) = item_key.strip_prefix(&prefix[..])
+                        && Row::decode(stored)?.ordinal == rid.ordinal
+                    {
+                        return Ok(Some(String::from_utf8_lossy(id).into_owned()));
+                    }
+                }
+                match chunk.resume {
+                    Some(resume) => from = Bound::Excluded(resume),
+                    None => break,
+                }
+            }
+        }
+        Ok(None)
     }
 
     async fn page(

@@ -205,10 +205,11 @@ impl Local {
         ground: Arc<Ground>,
     ) -> Result<Arc<Self>> {
         let spawn = || {
-            let mut threads = commit::spawn(journal, finish.clone())?;
-            threads.push(spare::spawn(spares.clone(), ground.clone())?);
-            threads.push(chores::spawn(shared.chores.clone())?);
-            std::io::Result::Ok(threads)
+            std::io::Result::Ok(vec![
+                commit::spawn(journal, finish.clone())?,
+                spare::spawn(spares.clone(), ground.clone())?,
+                chores::spawn(shared.chores.clone())?,
+            ])
         };
         let threads = at_path(&ground.dir, spawn())?;
         let shared = Arc::new(shared);

@@ -1,9 +1,10 @@
 //! The catalog as readers see it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use foldhash::HashMap;
 use kv::Stores;
 use model::Result;
 use model::policy::ContainerDefinition;

@@ -8,11 +8,13 @@
 //!   pointer; for other keyspaces a key that is deleted and put within one group gets its
 //!   tombstone in a batch of its own first.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+// Keys are hashed several times per write, where the standard hasher shows.
+use foldhash::{HashMap, HashMapExt};
 
 use super::format::{
     Change, RECORD_HEADER_BYTES, RecordKind, Row, Rows, SEGMENT_HEADER_BYTES, SegmentId,

@@ -1,12 +1,12 @@
 //! The committer: one group after the other, from the queue to the disk to the readers.
 //!
-//! Two steps overlap: while a group is brought into the tree and acknowledged, the next one is
-//! already being written and synced. When nobody else waits the committer does both itself,
-//! which saves a lone writer one switch of threads.
+//! One thread does it all: write, sync, apply, publish, acknowledge. Meanwhile the next group
+//! fills, and the busier the machine is the larger it gets, so that a sync is shared by more.
+//! Two threads that overlap the sync of one group with the application of the last make smaller
+//! groups, more syncs and more switches, and are slower as soon as the processors are busy.
 
 use std::io;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -16,9 +16,6 @@ use super::queue::{Entry, Queue};
 use super::segment::{Placed, Segment};
 use crate::{Error, Result};
 
-/// Groups that may be durable without being published. More would only add latency.
-const AHEAD_MAX: usize = 2;
-
 /// A durable group.
 struct Group {
     segment: Arc<Segment>,
@@ -26,7 +23,7 @@ struct Group {
     entries: Vec<Entry>,
 }
 
-/// The second step, shared by both threads.
+/// What follows once a group is durable.
 pub(crate) struct Finish {
     pub queue: Arc<Queue>,
     pub applier: Arc<Mutex<Applier>>,
@@ -34,7 +31,6 @@ pub(crate) struct Finish {
     pub applied: Box<dyn Fn() + Send + Sync>,
     pub groups: AtomicU64,
     pub commits: AtomicU64,
-    ahead: AtomicUsize,
 }
 
 impl Finish {
@@ -43,14 +39,7 @@ impl Finish {
         applier: Arc<Mutex<Applier>>,
         applied: Box<dyn Fn() + Send + Sync>,
     ) -> Self {
-        Self {
-            queue,
-            applier,
-            applied,
-            groups: AtomicU64::new(0),
-            commits: AtomicU64::new(0),
-            ahead: AtomicUsize::new(0),
-        }
+        Self { queue, applier, applied, groups: AtomicU64::new(0), commits: AtomicU64::new(0) }
     }
 
     fn finish(&self, group: Group) {
@@ -90,45 +79,21 @@ impl Finish {
     }
 }
 
-/// Starts the committer and its second half.
-pub(crate) fn spawn(journal: Journal, finish: Arc<Finish>) -> io::Result<Vec<JoinHandle<()>>> {
-    let (lane, groups) = sync_channel(AHEAD_MAX);
-    let second = finish.clone();
-    let named = |name: &str| std::thread::Builder::new().name(name.into());
-    Ok(vec![
-        named("kv-commit").spawn(move || write_groups(journal, &finish, &lane))?,
-        named("kv-apply").spawn(move || finish_groups(&second, &groups))?,
-    ])
+/// Starts the committer.
+pub(crate) fn spawn(journal: Journal, finish: Arc<Finish>) -> io::Result<JoinHandle<()>> {
+    let thread = std::thread::Builder::new().name("kv-commit".into());
+    thread.spawn(move || write_groups(journal, &finish))
 }
 
-fn write_groups(mut journal: Journal, finish: &Finish, lane: &SyncSender<Group>) {
+fn write_groups(mut journal: Journal, finish: &Finish) {
     while let Some(entries) = finish.queue.take() {
         match journal.append(&entries) {
-            Ok((segment, placed)) => hand_on(finish, lane, Group { segment, placed, entries }),
+            Ok((segment, placed)) => finish.finish(Group { segment, placed, entries }),
             Err(error) => finish.poison(&Error::Io(error.to_string()), entries),
         }
     }
     if let Err(error) = journal.close() {
         tracing::warn!(%error, "the journal could not be cut to its end");
-    }
-}
-
-fn hand_on(finish: &Finish, lane: &SyncSender<Group>, group: Group) {
-    // Order is kept: nothing is ahead, and this thread is the only one that adds to it.
-    if finish.ahead.load(Ordering::Acquire) == 0 && finish.queue.is_empty() {
-        return finish.finish(group);
-    }
-    finish.ahead.fetch_add(1, Ordering::AcqRel);
-    if let Err(unsent) = lane.send(group) {
-        finish.ahead.fetch_sub(1, Ordering::AcqRel);
-        finish.finish(unsent.0);
-    }
-}
-
-fn finish_groups(finish: &Finish, groups: &Receiver<Group>) {
-    while let Ok(group) = groups.recv() {
-        finish.finish(group);
-        finish.ahead.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

@@ -23,6 +23,9 @@ use crate::Durability;
 
 /// A store that has written less than this needs no spare.
 const SMALL_BYTES: u32 = 256 << 10;
+/// What the kernel caches files in. A group is filled up with zeros to a whole page: writing a
+/// part of one that is not in memory would have to read it first.
+pub(crate) const PAGE_BYTES: usize = 4096;
 /// Memory kept for the next group.
 const BUFFER_KEPT_BYTES: usize = 1 << 20;
 
@@ -82,6 +85,10 @@ impl Journal {
         };
         let placed = self.encode(&current, entries);
         let at = if current.end as usize == SEGMENT_HEADER_BYTES { 0 } else { current.end };
+        if current.prepared {
+            let end = (at as usize + self.buffer.len()).next_multiple_of(PAGE_BYTES);
+            self.buffer.resize(end.min(self.ground.segment_bytes as usize) - at as usize, 0);
+        }
         current.file.write(&self.buffer, u64::from(at))?;
         if self.ground.durability == Durability::Synced {
             current.file.sync()?;

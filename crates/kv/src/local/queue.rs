@@ -148,10 +148,6 @@ impl Queue {
         Some(waiting.entries.drain(..count).collect())
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.waiting().entries.is_empty()
-    }
-
     /// Bytes that are not published yet.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Acquire)

@@ -6,14 +6,14 @@
 //! growing file, 9.5 k into a reserved one, 10.9 k into zeros). The zeros go to a file of their
 //! own, never ahead into the current one: a sync there would have to wait for them.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use super::format::SegmentId;
-use super::journal::Ground;
+use super::journal::{Ground, PAGE_BYTES};
 use super::segment::file_name;
 
 /// Zeros are written in steps, so that commits in between wait for one step at most.
@@ -89,16 +89,23 @@ impl Spares {
     fn prepare(&self, ground: &Ground) -> io::Result<Option<Spare>> {
         let id = ground.new_id();
         let file = ground.create(id)?;
-        let zeros = vec![0; STEP_BYTES.min(ground.segment_bytes as usize)];
+        let path = ground.dir.join(file_name(id));
+        let zeros = vec![0; STEP_BYTES.min(ground.segment_bytes as usize) + PAGE_BYTES];
+        let aligned = zeros.as_ptr().align_offset(PAGE_BYTES);
+        let zeros = &zeros[aligned..aligned + zeros.len() - PAGE_BYTES];
+        // Past the page cache where the file system allows it: copying zeros into memory costs
+        // as much as copying the documents that will overwrite them.
+        let direct = OpenOptions::new().write(true).custom_flags(libc::O_DIRECT).open(&path);
+        let writer = direct.as_ref().unwrap_or(&file);
         let mut at = 0;
         while at < u64::from(ground.segment_bytes) {
             let began = Instant::now();
-            file.write_all_at(&zeros, at)?;
-            file.sync_data()?;
+            writer.write_all_at(zeros, at)?;
+            writer.sync_data()?;
             at += zeros.len() as u64;
             // Half of the time belongs to the commits.
             if self.pause(began) {
-                std::fs::remove_file(ground.dir.join(file_name(id)))?;
+                std::fs::remove_file(&path)?;
                 return Ok(None);
             }
         }
