@@ -18,7 +18,7 @@ use crate::Container;
 use crate::api::{Answer, ItemPage, Page, Scope, storage};
 use crate::container::Span;
 use crate::item;
-use crate::keys::Row;
+use crate::keys::Slot;
 
 /// Marks the continuations made here.
 const CONTINUATION_KIND: u8 = b'i';
@@ -146,8 +146,8 @@ impl Container {
         let now = self.env.now_seconds();
         let mut live = Vec::with_capacity(rows.len());
         for (key, stored) in rows {
-            let row = Row::decode(stored)?;
-            if !row.expired(default_ttl, now) {
+            let row = Slot::item(Some(stored))?;
+            if let Some(row) = row.filter(|row| !row.expired(default_ttl, now)) {
                 live.push((key, row));
             }
         }
