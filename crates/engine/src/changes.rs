@@ -50,7 +50,7 @@ impl Container {
         let mut result = Ok(());
         let life = Life { default_ttl: self.definition().default_ttl, now: self.env.now_seconds() };
         for n in 0..parts.len() {
-            let from = parts[n].lsn;
+            let from = parts[n].safe();
             result = parts[n].read(read.mode, &mut page, &life).await;
             // What is kept may have been cut under the reader.
             if result.is_ok() && parts[n].floor(read.mode).lsn > from {
@@ -98,26 +98,31 @@ impl Container {
     async fn parts_of(&self, read: &ChangesRead) -> Result<Vec<Part>> {
         let mut parts = Vec::new();
         let spans = self.spans_of(&read.scope)?;
-        if let ChangesStart::After(position @ Position::Parts(pieces)) = &read.start {
+        let (after, began) = match &read.start {
+            ChangesStart::After(Position::Copy { began, at }) => (Some(&**at), Some(&**began)),
+            ChangesStart::After(position) => (Some(position), None),
+            _ => (None, None),
+        };
+        if let Some(position @ Position::Parts(pieces)) = after {
             for (piece, lsn) in pieces {
                 for span in &spans {
                     if let Some(keys) = span.keys.intersect(piece) {
-                        parts.push(Part { partition: span.partition.clone(), keys, lsn: *lsn });
+                        parts.push(Part::new(span.partition.clone(), keys, *lsn));
                     }
                 }
             }
             check_covered(position, spans.iter().map(|span| &span.keys))?;
         } else {
             for span in spans {
-                let mut part = Part { partition: span.partition, keys: span.keys, lsn: 0 };
-                part.lsn = match &read.start {
-                    ChangesStart::Beginning => part.beginning(read.mode),
-                    ChangesStart::Now => part.partition.lsn().max(part.floor(read.mode).lsn),
-                    ChangesStart::Since(ts_ms) => part.since(read.mode, *ts_ms).await?,
-                    ChangesStart::After(Position::Lsn(lsn)) => *lsn,
-                    ChangesStart::After(Position::Parts(_)) => unreachable!("handled above"),
-                };
+                let mut part = Part::new(span.partition, span.keys, 0);
+                part.start(read, after).await?;
                 parts.push(part);
+            }
+        }
+        if let Some(began) = began.filter(|_| tells_deletes(read.mode)) {
+            for part in &mut parts {
+                let pieces = began.within(&part.keys);
+                part.began = pieces.iter().map(|(_, lsn)| *lsn).min().unwrap_or(0);
             }
         }
         parts.iter().try_for_each(Part::check)?;
@@ -149,13 +154,19 @@ fn check_covered<'a>(position: &Position, spans: impl Iterator<Item = &'a EpkRan
 }
 
 /// The next position: what was not served fully stays in front of what was.
-fn position_of(parts: Vec<Part>) -> Position {
-    let mut pieces: Vec<_> = parts.into_iter().map(|part| (part.keys, part.lsn)).collect();
-    if !pieces.is_empty() {
+fn position_of(mut parts: Vec<Part>) -> Position {
+    if !parts.is_empty() {
         // The part served last goes to the end, so that a busy one does not starve the others.
-        pieces.rotate_left(1);
+        parts.rotate_left(1);
     }
-    position_at(pieces)
+    let pieces = |lsn: fn(&Part) -> u64| {
+        position_at(parts.iter().map(|part| (part.keys.clone(), lsn(part))).collect())
+    };
+    let at = pieces(|part| part.lsn);
+    if parts.iter().all(|part| part.began <= part.lsn) {
+        return at;
+    }
+    Position::Copy { began: Box::new(pieces(|part| part.began)), at: Box::new(at) }
 }
 
 fn position_at(pieces: Vec<(EpkRange, u64)>) -> Position {
@@ -186,17 +197,46 @@ struct Part {
     partition: Arc<Partition>,
     keys: EpkRange,
     lsn: u64,
+    /// Where the partition was when a reader began at the beginning who wants to know of deletes.
+    /// It has read nothing that was deleted before.
+    began: u64,
 }
 
 impl Part {
+    fn new(partition: Arc<Partition>, keys: EpkRange, lsn: u64) -> Self {
+        Self { partition, keys, lsn, began: 0 }
+    }
+
+    /// Goes to where a read starts.
+    async fn start(&mut self, read: &ChangesRead, after: Option<&Position>) -> Result<()> {
+        self.lsn = match (&read.start, after) {
+            (ChangesStart::Beginning, _) if tells_deletes(read.mode) => {
+                self.began = self.partition.lsn();
+                0
+            }
+            (ChangesStart::Beginning, _) => self.floor(read.mode).lsn,
+            (ChangesStart::Now, _) => self.partition.lsn(),
+            (ChangesStart::Since(ts_ms), _) => self.since(read.mode, *ts_ms).await?,
+            (ChangesStart::After(_), Some(Position::Lsn(lsn))) => *lsn,
+            (ChangesStart::After(_), _) => unreachable!("a position of parts has its own parts"),
+        };
+        Ok(())
+    }
+
+    /// What this reader must be told of lies after this LSN.
+    fn safe(&self) -> u64 {
+        self.lsn.max(self.began)
+    }
+
     fn check(&self) -> Result<()> {
         let newest = self.partition.lsn().max(self.partition.head().lsn);
-        if self.lsn <= newest {
+        if self.safe() <= newest {
             return Ok(());
         }
         Err(Error::bad_request(format!(
             "the etag is at LSN {}, but range {} is only at {newest}: it is from another container, or the data was reset",
-            self.lsn, self.partition.range
+            self.safe(),
+            self.partition.range
         )))
     }
 
@@ -258,6 +298,10 @@ impl Part {
         }
         Ok(lsn)
     }
+}
+
+fn tells_deletes(mode: ChangesMode) -> bool {
+    mode == ChangesMode::Latest { deletes: true }
 }
 
 /// When items end.

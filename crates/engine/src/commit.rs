@@ -52,6 +52,11 @@ impl Writer {
         self.history
     }
 
+    /// Whether what is kept has still to be stored.
+    pub(crate) fn history_changed(&self) -> bool {
+        self.history_changed
+    }
+
     /// Keeps history as a policy asks, from the next commit on.
     pub(crate) fn follow(&mut self, policy: &ChangeFeedPolicy) {
         let history = self.history.following(policy, &self.head);

@@ -6,7 +6,9 @@
 //!   would leave a gap that nobody knows of.
 //! - Everything after a floor is there. A floor is durable before what is below it is removed.
 //! - A change of the state is stored with the next commit; until then there is no commit that it
-//!   could be wrong about, and opening the partition comes to the same state again.
+//!   could be wrong about, and opening the partition comes to the same state again. A change of
+//!   policy is acknowledged after such a commit ([`Container::settle_history`]): before, a crash
+//!   could take back commits below the floor, and their LSNs would be given again.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use kv::Keyspace;
@@ -14,6 +16,7 @@ use model::Result;
 use model::policy::ChangeFeedPolicy;
 use model::token::Etag;
 
+use crate::Container;
 use crate::commit::Draft;
 use crate::keys::{self, Change, Head, Reader, Row};
 use crate::version::Version;
@@ -93,6 +96,18 @@ impl History {
             log: floor()?,
             deletes: floor()?,
         })
+    }
+}
+
+impl Container {
+    /// Makes a change of what is kept durable, where there is one.
+    pub(crate) async fn settle_history(&self) -> Result<()> {
+        for partition in self.partitions().iter() {
+            if partition.writer().history_changed() {
+                partition.commit(self.env.now_ms(), Vec::new(), |_| Ok(())).await?;
+            }
+        }
+        Ok(())
     }
 }
 

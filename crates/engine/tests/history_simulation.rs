@@ -32,7 +32,6 @@ const KEYS: u64 = 4;
 const IDS: u64 = 6;
 const ALL: ChangesMode = ChangesMode::AllVersions;
 const DELETES: ChangesMode = ChangesMode::Latest { deletes: true };
-const LATEST: ChangesMode = ChangesMode::Latest { deletes: false };
 
 /// splitmix64.
 struct Dice(u64);
@@ -64,7 +63,8 @@ fn history_has_no_gaps() {
     let mut totals = Totals::default();
     for seed in seeds {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let run = std::panic::AssertUnwindSafe(|| runtime.block_on(live_and_die(seed, &mut totals)));
+        let run =
+            std::panic::AssertUnwindSafe(|| runtime.block_on(live_and_die(seed, &mut totals)));
         if let Err(panic) = std::panic::catch_unwind(run) {
             eprintln!(
                 "replay with ASTRARIUM_SEED={seed} cargo test -p astrarium-engine --test history_simulation"
@@ -311,11 +311,10 @@ struct Mirror {
 
 impl Mirror {
     async fn read(&mut self, container: &Container, dice: &mut Dice, totals: &mut Totals) -> bool {
-        let Some(etag) = &self.etag else {
-            self.seed(container, dice).await;
-            return true;
+        let start = match &self.etag {
+            None => ChangesStart::Beginning,
+            Some(etag) => ChangesStart::After(Position::parse(etag).unwrap()),
         };
-        let start = ChangesStart::After(Position::parse(etag).unwrap());
         match page(container, DELETES, start, 1 + dice.below(9) as usize).await {
             Ok(page) => {
                 self.apply(&page);
@@ -325,24 +324,10 @@ impl Mirror {
             Err(error) => {
                 assert_eq!(error.fault, Fault::HistoryPurged, "{error}");
                 totals.reseeded += 1;
-                self.seed(container, dice).await;
+                *self = Self::default();
                 true
             }
         }
-    }
-
-    /// Notes where the feed is now, copies what there is, and goes on from the note.
-    async fn seed(&mut self, container: &Container, dice: &mut Dice) {
-        self.items.clear();
-        let note = page(container, DELETES, ChangesStart::Now, 1).await.unwrap().position;
-        let (mut start, mut idle) = (ChangesStart::Beginning, 0);
-        while idle < 3 {
-            let page = page(container, LATEST, start, 1 + dice.below(20) as usize).await.unwrap();
-            idle = if page.changes.is_empty() { idle + 1 } else { 0 };
-            self.apply(&page);
-            start = ChangesStart::After(page.position);
-        }
-        self.etag = Some(note.to_string());
     }
 
     fn apply(&mut self, page: &ChangesPage) {
@@ -411,8 +396,10 @@ async fn recount(store: &Crashing, partition: u64) {
         spaces.push(view.scan(scan).await.unwrap().rows);
     }
     let [docs, feed, _, index, meta] = &spaces[..] else { panic!("five keyspaces") };
-    let u32_at = |bytes: &[u8], at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap());
-    let u64_at = |bytes: &[u8], at: usize| u64::from_be_bytes(bytes[at..at + 8].try_into().unwrap());
+    let u32_at =
+        |bytes: &[u8], at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap());
+    let u64_at =
+        |bytes: &[u8], at: usize| u64::from_be_bytes(bytes[at..at + 8].try_into().unwrap());
     let head = &meta.iter().find(|(key, _)| key[..] == b"h"[..]).unwrap().1;
     let live: Vec<_> = docs.iter().filter(|(_, row)| row[0] == 1).collect();
     let bytes: u64 = live.iter().map(|(_, row)| u64::from(u32_at(row, 25))).sum();
@@ -426,12 +413,16 @@ async fn recount(store: &Crashing, partition: u64) {
     let left: BTreeSet<&[u8]> =
         docs.iter().filter(|(_, row)| row[0] == 2).map(|(_, row)| &row[1..15]).collect();
     assert_eq!(left, family(b'd').map(|(key, _)| &key[1..]).collect());
-    let expiries = live.iter().filter(|(_, row)| i32::from_be_bytes(row[21..25].try_into().unwrap()) > 0);
+    let expiries =
+        live.iter().filter(|(_, row)| i32::from_be_bytes(row[21..25].try_into().unwrap()) > 0);
     let expiries = expiries.map(|(key, row)| {
         let second = u32_at(row, 17) + u32_at(row, 21);
         [&b"t"[..], &second.to_be_bytes(), key].concat()
     });
-    assert_eq!(expiries.collect::<BTreeSet<_>>(), family(b't').map(|(key, _)| key.to_vec()).collect());
+    assert_eq!(
+        expiries.collect::<BTreeSet<_>>(),
+        family(b't').map(|(key, _)| key.to_vec()).collect()
+    );
     let log_blocks: u64 = family(b'v').map(|(_, size)| u64_at(size, 0)).sum();
     assert_eq!(u64_at(head, 40), log_blocks + u64_at(head, 48), "the size of the log");
 }

@@ -5,7 +5,7 @@
 #[path = "support/account.rs"]
 mod support;
 
-use astrarium_engine::{ChangesMode, ChangesStart, Scope};
+use astrarium_engine::{ChangesMode, ChangesRead, ChangesStart, Scope};
 use kv::Keyspace;
 use model::Fault;
 use model::token::Position;
@@ -70,7 +70,6 @@ async fn turned_on_in_the_middle_it_begins_there_and_says_so() {
     account.put("1", json!({"v": 1})).await;
     let before = account.put("2", json!({"v": 1})).await;
     account.redefine(json!({"changeFeedPolicy": {"retentionDuration": 5}})).await;
-    // Nothing was committed since: the policy alone must bring the state back.
     account.restart().await;
     assert!(account.words(ALL, ChangesStart::Beginning).await.is_empty());
     account.put("1", json!({"v": 2})).await;
@@ -164,7 +163,23 @@ async fn deletes_are_in_the_latest_feed_for_those_who_ask() {
     let refused = account.read(DELETES, after(deleted - 1)).await.unwrap_err();
     assert_eq!(refused.fault, Fault::HistoryPurged);
     assert_eq!(account.words(DELETES, named(&refused.message)).await, ["4=1", "1=2", "3=2"]);
-    assert_eq!(account.rows(Keyspace::Docs).await.len(), 3);
+    // Who begins at the beginning has read nothing of what was deleted before.
+    let read = |start, items| {
+        let scope = Scope::Everything;
+        let read = ChangesRead { scope, start, mode: DELETES, items: Some(items) };
+        let container = account.container();
+        async move { container.read_changes(&read, None).await?.result }
+    };
+    let first = read(ChangesStart::Beginning, 1).await.unwrap();
+    account.delete("4").await;
+    let rest = read(ChangesStart::After(first.position.clone()), 9).await.unwrap();
+    let words: Vec<String> = first.changes.iter().chain(&rest.changes).map(support::word).collect();
+    assert_eq!(words, ["4=1", "1=2", "3=2", r#"delete 4 ["k"]"#]);
+    account.pass(6 * MINUTE);
+    account.housekeep().await;
+    let late = read(ChangesStart::After(first.position), 9).await.unwrap_err();
+    assert_eq!(late.fault, Fault::HistoryPurged, "the delete of what it has read is forgotten");
+    assert_eq!(account.rows(Keyspace::Docs).await.len(), 2);
 }
 
 #[tokio::test]

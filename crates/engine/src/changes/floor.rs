@@ -16,40 +16,43 @@ impl Part {
             ChangesMode::AllVersions => self.partition.history().log,
         }
     }
-
-    /// Where a reader begins who begins at the beginning.
-    pub(super) fn beginning(&self, mode: ChangesMode) -> u64 {
-        match mode {
-            ChangesMode::Latest { .. } => 0,
-            ChangesMode::AllVersions => self.floor(mode).lsn,
-        }
-    }
 }
 
 /// Refuses to read what is not kept.
 pub(super) fn check(mode: ChangesMode, parts: &[Part]) -> Result<()> {
+    if mode == (ChangesMode::Latest { deletes: false }) {
+        return Ok(());
+    }
     for part in parts {
         let history = part.partition.history();
-        match mode {
-            ChangesMode::AllVersions if !history.logs => {
-                return Err(Error::bad_request(
-                    "the container keeps no versions: to read all versions and deletes, replace it \
-                     with \"changeFeedPolicy\": {\"retentionDuration\": <minutes>}; versions are \
-                     kept from then on",
-                ));
-            }
-            ChangesMode::Latest { deletes: true } if !history.tombstones => {
-                return Err(Error::bad_request(
-                    "the container does not remember deletes: replace it with \
-                     \"changeFeedPolicy\": {\"tombstoneDuration\": <minutes>} above 0; deletes are \
-                     remembered from then on",
-                ));
-            }
-            _ if part.lsn < part.floor(mode).lsn => return Err(purged(mode, parts)),
-            _ => {}
+        let kept = match mode {
+            ChangesMode::Latest { .. } => history.tombstones,
+            ChangesMode::AllVersions => history.logs,
+        };
+        let floor = part.floor(mode).lsn;
+        // Where keeping has just begun, a crash could still take back the commits before.
+        if !kept || floor > part.partition.lsn() {
+            return Err(Error::bad_request(how_to_keep(mode)));
+        }
+        if part.safe() < floor {
+            return Err(purged(mode, parts));
         }
     }
     Ok(())
+}
+
+fn how_to_keep(mode: ChangesMode) -> &'static str {
+    match mode {
+        ChangesMode::Latest { .. } => {
+            "the container does not remember deletes: replace it with \"changeFeedPolicy\": \
+             {\"tombstoneDuration\": <minutes>} above 0; deletes are remembered from then on"
+        }
+        ChangesMode::AllVersions => {
+            "the container keeps no versions: to read all versions and deletes, replace it with \
+             \"changeFeedPolicy\": {\"retentionDuration\": <minutes>}; versions are kept from \
+             then on"
+        }
+    }
 }
 
 /// The refusal of a position below what is kept.
