@@ -49,17 +49,15 @@ impl Container {
         let mut page = Gathered::new(read.items);
         let mut result = Ok(());
         let life = Life { default_ttl: self.definition().default_ttl, now: self.env.now_seconds() };
-        for n in 0..parts.len() {
-            let from = parts[n].safe();
-            result = parts[n].read(read.mode, &mut page, &life).await;
-            // What is kept may have been cut under the reader.
-            if result.is_ok() && parts[n].floor(read.mode).lsn > from {
-                result = Err(floor::purged(read.mode, &parts));
-            }
+        let asked = parts.clone();
+        for part in &mut parts {
+            result = part.read(read.mode, &mut page, &life).await;
             if result.is_err() || page.full {
                 break;
             }
         }
+        // What is kept may have been cut under the reader.
+        let result = result.and_then(|()| floor::check(read.mode, &asked));
         let charge = charge::feed(page.bytes, page.changes.len());
         let result =
             result.map(|()| ChangesPage { position: position_of(parts), changes: page.changes });
@@ -193,6 +191,7 @@ async fn any_changed(receivers: &mut [tokio::sync::watch::Receiver<kv::CommitNo>
 }
 
 /// A part of the key space, and how far its reader has come.
+#[derive(Clone)]
 struct Part {
     partition: Arc<Partition>,
     keys: EpkRange,
