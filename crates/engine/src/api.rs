@@ -183,14 +183,28 @@ pub struct ChangesRead {
     pub scope: Scope,
     /// From where.
     pub start: ChangesStart,
+    /// Which changes.
+    pub mode: ChangesMode,
     /// Most changes, save that a transaction is never cut; `None` leaves it to us.
     pub items: Option<usize>,
+}
+
+/// Which changes a reader gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChangesMode {
+    /// Each item once, at its newest change.
+    Latest {
+        /// And each item that was deleted, once, while that is remembered.
+        deletes: bool,
+    },
+    /// Every version and every delete, while the container's policy keeps them.
+    AllVersions,
 }
 
 /// Where a reader of changes begins.
 #[derive(Debug, Clone)]
 pub enum ChangesStart {
-    /// With the oldest change there is.
+    /// With the oldest change there is; of all versions, the oldest that is kept.
     Beginning,
     /// With what is changed from now on.
     Now,
@@ -212,12 +226,59 @@ pub struct ChangesPage {
 /// An item that was changed.
 #[derive(Debug, Clone)]
 pub struct Changed {
-    /// The item as it is now.
+    /// The item as the change left it; empty for a delete.
     pub body: Bytes,
     /// The commit that changed it.
     pub lsn: u64,
     /// When, in milliseconds since 1970.
     pub ts_ms: u64,
+    /// What happened: for deletes, and always when all versions are read.
+    pub detail: Option<Box<Detail>>,
+}
+
+/// What a change did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// The item is new.
+    Create,
+    /// The item has a new version.
+    Replace,
+    /// The item is gone.
+    Delete,
+}
+
+/// More of a change than its body says.
+#[derive(Debug, Clone)]
+pub struct Detail {
+    /// What it did.
+    pub operation: Operation,
+    /// The item was deleted because its time to live was over.
+    pub expired: bool,
+    /// The commit of the version that was replaced or deleted.
+    pub previous_lsn: Option<u64>,
+    /// Id of a deleted item.
+    pub id: Option<String>,
+    /// Partition key of a deleted item, as a JSON array.
+    pub key: Option<String>,
+    /// The version that was replaced or deleted, where the container's policy keeps it.
+    pub previous: Option<Bytes>,
+}
+
+/// What a reader has still to read of a range.
+#[derive(Debug, Clone)]
+pub struct RangeLag {
+    /// Id of the partition key range.
+    pub range: Arc<str>,
+    /// Its newest LSN.
+    pub lsn: u64,
+    /// How far the reader has come.
+    pub position_lsn: u64,
+    /// Items of the whole range whose newest change is after the position.
+    pub items: u64,
+    /// When the oldest of these changes was made, in milliseconds since 1970.
+    pub oldest_unread_ts_ms: Option<u64>,
+    /// How long ago that was; 0 when there is nothing to read.
+    pub age_ms: u64,
 }
 
 /// A partition key range, as clients see partitions.

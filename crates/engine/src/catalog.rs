@@ -11,6 +11,7 @@ mod rules;
 mod state;
 
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
 
 use kv::{Claim, Owner, PartitionId, Stores};
 use model::epk;
@@ -20,6 +21,7 @@ use serde_json::Value;
 
 use crate::api::{Link, Page, Resource, ResourcePage, storage};
 use crate::cache::Cache;
+use crate::housekeep::Housekeeping;
 use crate::{Container, Env, Kind};
 
 use cleanup::Cleanup;
@@ -39,11 +41,17 @@ pub struct Options {
     pub enforce_throughput: bool,
     /// Memory for items that were read lately.
     pub cache_bytes: usize,
+    /// How often background work is looked for; `None`: only when asked for.
+    pub housekeeping: Option<Duration>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { enforce_throughput: false, cache_bytes: 64 << 20 }
+        Self {
+            enforce_throughput: false,
+            cache_bytes: 64 << 20,
+            housekeeping: Some(Duration::from_secs(2)),
+        }
     }
 }
 
@@ -58,6 +66,7 @@ pub struct Engine {
     changing: tokio::sync::Mutex<Counters>,
     secret: [u8; 32],
     cleanup: Cleanup,
+    housekeeping: Housekeeping,
     cache: Arc<Cache>,
 }
 
@@ -82,15 +91,20 @@ impl Engine {
             changing: tokio::sync::Mutex::new(loaded.counters),
             secret,
             cleanup,
+            housekeeping: Housekeeping::default(),
             cache,
         });
         engine.cleanup.start(&engine, loaded.garbage);
+        if let Some(interval) = engine.options.housekeeping {
+            engine.housekeeping.start(&engine, interval);
+        }
         Ok(engine)
     }
 
     /// Stops background work and closes the storage once everything submitted is durable.
     pub async fn close(&self) -> Result<()> {
         self.cleanup.stop();
+        self.housekeeping.stop();
         self.stores.close().await.map_err(storage)
     }
 
@@ -188,6 +202,11 @@ impl Engine {
             ("item_bytes", bytes),
         ]);
         figures
+    }
+
+    /// All open containers.
+    pub(crate) fn containers(&self) -> Vec<Arc<Container>> {
+        self.state().containers().cloned().collect()
     }
 
     fn find(&self, link: &Link) -> Result<Arc<Entry>> {

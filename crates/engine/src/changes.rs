@@ -1,32 +1,31 @@
-//! The change feed, latest version: each item once, at its newest change, in commit order.
+//! The change feed: each item once at its newest change, or every version, in commit order.
 //!
-//! A read is a forward scan of `Feed` in one view. It starts after the reader's LSN, steps from
-//! one block with live rows to the next ([`crate::keys`]), and ends with the LSN up to which the
-//! view is complete, so a reader that found nothing has moved on all the same. Rows of one LSN
-//! are one transaction and are never parted.
+//! A read is a forward scan in one view ([`stream`]). It starts after the reader's LSN and ends
+//! with the LSN up to which the view is complete, so a reader that found nothing has moved on all
+//! the same. Rows of one LSN are one transaction and are never parted. A reader whose position is
+//! below what is kept is refused ([`floor`]): it would miss changes without knowing.
 
-use std::ops::Bound;
+mod floor;
+mod lag;
+pub(crate) mod stream;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
-use kv::{Keyspace, Scan, View};
 use model::epk::{Epk, EpkRange};
 use model::token::{Position, Session};
 use model::{Error, Result, charge, limits};
 
 use crate::Container;
-use crate::api::{Answer, Changed, ChangesPage, ChangesRead, ChangesStart, storage};
-use crate::keys::{self, Change};
+use crate::api::{Answer, Changed, ChangesMode, ChangesPage, ChangesRead, ChangesStart};
+use crate::keys::Change;
 use crate::partition::Partition;
+use crate::version::Version;
+
+use stream::{Kind, Merged, before};
 
 /// Rows looked at for one page; a narrow scope ends its page here with a position further on.
 const ROWS_EXAMINED: usize = 20_000;
-/// Rows of one scan.
-const CHUNK_ROWS: usize = 1_000;
-/// Blocks looked up at once.
-const CHUNK_BLOCKS: usize = 256;
-/// A reader this close to the end looks for no blocks: there is nothing much to step over.
-const NEAR_LSNS: u64 = 4_096;
 
 impl Container {
     /// The next page of changes.
@@ -49,13 +48,16 @@ impl Container {
         let lsn = first.lsn();
         let mut page = Gathered::new(read.items);
         let mut result = Ok(());
+        let life = Life { default_ttl: self.definition().default_ttl, now: self.env.now_seconds() };
+        let asked = parts.clone();
         for part in &mut parts {
-            result =
-                part.read(&mut page, self.definition().default_ttl, self.env.now_seconds()).await;
+            result = part.read(read.mode, &mut page, &life).await;
             if result.is_err() || page.full {
                 break;
             }
         }
+        // What is kept may have been cut under the reader.
+        let result = result.and_then(|()| floor::check(read.mode, &asked));
         let charge = charge::feed(page.bytes, page.changes.len());
         let result =
             result.map(|()| ChangesPage { position: position_of(parts), changes: page.changes });
@@ -94,28 +96,35 @@ impl Container {
     async fn parts_of(&self, read: &ChangesRead) -> Result<Vec<Part>> {
         let mut parts = Vec::new();
         let spans = self.spans_of(&read.scope)?;
-        if let ChangesStart::After(position @ Position::Parts(pieces)) = &read.start {
+        let (after, began) = match &read.start {
+            ChangesStart::After(Position::Copy { began, at }) => (Some(&**at), Some(&**began)),
+            ChangesStart::After(position) => (Some(position), None),
+            _ => (None, None),
+        };
+        if let Some(position @ Position::Parts(pieces)) = after {
             for (piece, lsn) in pieces {
                 for span in &spans {
                     if let Some(keys) = span.keys.intersect(piece) {
-                        parts.push(Part { partition: span.partition.clone(), keys, lsn: *lsn });
+                        parts.push(Part::new(span.partition.clone(), keys, *lsn));
                     }
                 }
             }
             check_covered(position, spans.iter().map(|span| &span.keys))?;
         } else {
             for span in spans {
-                let lsn = match &read.start {
-                    ChangesStart::Beginning => 0,
-                    ChangesStart::Now => span.partition.lsn(),
-                    ChangesStart::Since(ts_ms) => before(&span.partition, *ts_ms).await?,
-                    ChangesStart::After(Position::Lsn(lsn)) => *lsn,
-                    ChangesStart::After(Position::Parts(_)) => unreachable!("handled above"),
-                };
-                parts.push(Part { partition: span.partition, keys: span.keys, lsn });
+                let mut part = Part::new(span.partition, span.keys, 0);
+                part.start(read, after).await?;
+                parts.push(part);
+            }
+        }
+        if let Some(began) = began.filter(|_| tells_deletes(read.mode)) {
+            for part in &mut parts {
+                let pieces = began.within(&part.keys);
+                part.began = pieces.iter().map(|(_, lsn)| *lsn).min().unwrap_or(0);
             }
         }
         parts.iter().try_for_each(Part::check)?;
+        floor::check(read.mode, &parts)?;
         Ok(parts)
     }
 }
@@ -143,18 +152,25 @@ fn check_covered<'a>(position: &Position, spans: impl Iterator<Item = &'a EpkRan
 }
 
 /// The next position: what was not served fully stays in front of what was.
-fn position_of(parts: Vec<Part>) -> Position {
-    match &parts[..] {
-        [part] => Position::Lsn(part.lsn),
-        _ => {
-            // The part served last goes to the end, so that a busy one does not starve the others.
-            let mut pieces: Vec<(EpkRange, u64)> =
-                parts.into_iter().map(|part| (part.keys, part.lsn)).collect();
-            if !pieces.is_empty() {
-                pieces.rotate_left(1);
-            }
-            Position::Parts(pieces)
-        }
+fn position_of(mut parts: Vec<Part>) -> Position {
+    if !parts.is_empty() {
+        // The part served last goes to the end, so that a busy one does not starve the others.
+        parts.rotate_left(1);
+    }
+    let pieces = |lsn: fn(&Part) -> u64| {
+        position_at(parts.iter().map(|part| (part.keys.clone(), lsn(part))).collect())
+    };
+    let at = pieces(|part| part.lsn);
+    if parts.iter().all(|part| part.began <= part.lsn) {
+        return at;
+    }
+    Position::Copy { began: Box::new(pieces(|part| part.began)), at: Box::new(at) }
+}
+
+fn position_at(pieces: Vec<(EpkRange, u64)>) -> Position {
+    match &pieces[..] {
+        [(_, lsn)] => Position::Lsn(*lsn),
+        _ => Position::Parts(pieces),
     }
 }
 
@@ -175,64 +191,68 @@ async fn any_changed(receivers: &mut [tokio::sync::watch::Receiver<kv::CommitNo>
 }
 
 /// A part of the key space, and how far its reader has come.
+#[derive(Clone)]
 struct Part {
     partition: Arc<Partition>,
     keys: EpkRange,
     lsn: u64,
+    /// Where the partition was when a reader began at the beginning who wants to know of deletes.
+    /// It has read nothing that was deleted before.
+    began: u64,
 }
 
 impl Part {
+    fn new(partition: Arc<Partition>, keys: EpkRange, lsn: u64) -> Self {
+        Self { partition, keys, lsn, began: 0 }
+    }
+
+    /// Goes to where a read starts.
+    async fn start(&mut self, read: &ChangesRead, after: Option<&Position>) -> Result<()> {
+        self.lsn = match (&read.start, after) {
+            (ChangesStart::Beginning, _) if tells_deletes(read.mode) => {
+                self.began = self.partition.lsn();
+                0
+            }
+            (ChangesStart::Beginning, _) => self.floor(read.mode).lsn,
+            (ChangesStart::Now, _) => self.partition.lsn(),
+            (ChangesStart::Since(ts_ms), _) => self.since(read.mode, *ts_ms).await?,
+            (ChangesStart::After(_), Some(Position::Lsn(lsn))) => *lsn,
+            (ChangesStart::After(_), _) => unreachable!("a position of parts has its own parts"),
+        };
+        Ok(())
+    }
+
+    /// What this reader must be told of lies after this LSN.
+    fn safe(&self) -> u64 {
+        self.lsn.max(self.began)
+    }
+
     fn check(&self) -> Result<()> {
         let newest = self.partition.lsn().max(self.partition.head().lsn);
-        if self.lsn <= newest {
+        if self.safe() <= newest {
             return Ok(());
         }
         Err(Error::bad_request(format!(
             "the etag is at LSN {}, but range {} is only at {newest}: it is from another container, or the data was reset",
-            self.lsn, self.partition.range
+            self.safe(),
+            self.partition.range
         )))
     }
 
     /// Adds the changes after the reader's LSN to a page, and moves the LSN on.
-    async fn read(
-        &mut self,
-        page: &mut Gathered,
-        default_ttl: Option<i32>,
-        now: u32,
-    ) -> Result<()> {
+    async fn read(&mut self, mode: ChangesMode, page: &mut Gathered, life: &Life) -> Result<()> {
         let (complete, view) = self.partition.view();
-        let mut blocks = Blocks::new(self.lsn, complete);
-        while let Some(run) = blocks.next(&*view).await? {
-            let mut from = run.from;
-            loop {
-                let scan = Scan {
-                    keyspace: Keyspace::Feed,
-                    from,
-                    to: run.to.clone(),
-                    reverse: false,
-                    rows: page.room().min(CHUNK_ROWS),
-                    bytes: limits::PAGE_BYTES,
-                    keys_only: false,
-                };
-                let chunk = view.scan(scan).await.map_err(storage)?;
-                for (key, stored) in &chunk.rows {
-                    let lsn = lsn_of(key)?;
-                    if page.ends_before(lsn) {
-                        page.full = true;
-                        return Ok(());
-                    }
-                    let change = Change::decode(stored)?;
-                    page.examined += 1;
-                    self.lsn = lsn;
-                    page.last_lsn = lsn;
-                    if self.wants(&change, default_ttl, now) {
-                        page.add(Changed { body: change.body, lsn, ts_ms: change.ts_ms });
-                    }
-                }
-                match chunk.resume {
-                    Some(resume) => from = Bound::Excluded(resume),
-                    None => break,
-                }
+        let mut rows = Merged::new(kinds(mode), self.lsn, complete);
+        while let Some(row) = rows.next(&*view, page.room()).await? {
+            if page.ends_before(row.lsn) {
+                page.full = true;
+                return Ok(());
+            }
+            page.examined += 1;
+            self.lsn = row.lsn;
+            page.last_lsn = row.lsn;
+            if let Some(changed) = self.changed(&row, life)? {
+                page.add(changed);
             }
         }
         // The view has every commit up to here, and all of them have been looked at.
@@ -240,111 +260,62 @@ impl Part {
         Ok(())
     }
 
-    fn wants(&self, change: &Change, default_ttl: Option<i32>, now: u32) -> bool {
+    /// A row as the reader gets it, if it is for this reader.
+    fn changed(&self, row: &stream::Row, life: &Life) -> Result<Option<Changed>> {
+        if row.kind == Kind::Live {
+            let change = Change::decode(&row.stored)?;
+            let wanted =
+                self.covers(&change.item_key) && !change.expired(life.default_ttl, life.now);
+            return Ok(wanted.then(|| Changed {
+                body: change.body,
+                lsn: row.lsn,
+                ts_ms: change.ts_ms,
+                detail: None,
+            }));
+        }
+        let version = Version::decode(&row.stored)?;
+        if self.covers(&version.item_key) { version.changed(row.lsn).map(Some) } else { Ok(None) }
+    }
+
+    fn covers(&self, item_key: &[u8]) -> bool {
         let keys = &self.keys;
-        let within = change.item_key[..] >= *keys.min.significant()
-            && (keys.max == Epk::max() || change.item_key[..] < *keys.max.significant());
-        within && !change.expired(default_ttl, now)
+        item_key >= keys.min.significant()
+            && (keys.max == Epk::max() || item_key < keys.max.significant())
+    }
+
+    /// The LSN just before the first change at or after a time.
+    async fn since(&self, mode: ChangesMode, ts_ms: u64) -> Result<u64> {
+        let floor = self.floor(mode);
+        if floor.lsn > 0 && ts_ms <= floor.ts_ms {
+            // Below the floor: [`floor::check`] refuses it.
+            return Ok(floor.lsn - 1);
+        }
+        let (complete, view) = self.partition.view();
+        let mut lsn = floor.lsn;
+        for kind in kinds(mode) {
+            lsn = lsn.max(before(&*view, *kind, floor.lsn, complete, ts_ms).await?);
+        }
+        Ok(lsn)
     }
 }
 
-/// The LSN just before the first change at or after a time.
-async fn before(partition: &Partition, ts_ms: u64) -> Result<u64> {
-    let (complete, view) = partition.view();
-    let (mut low, mut high) = (0, complete);
-    // Times never go back along the feed, so the first live row after an LSN tells which way to go.
-    while low < high {
-        let middle = low + (high - low) / 2;
-        match first_after(&*view, middle, complete).await? {
-            Some((_, change)) if change.ts_ms < ts_ms => low = middle + 1,
-            _ => high = middle,
-        }
+fn tells_deletes(mode: ChangesMode) -> bool {
+    mode == ChangesMode::Latest { deletes: true }
+}
+
+/// When items end.
+struct Life {
+    default_ttl: Option<i32>,
+    now: u32,
+}
+
+/// What a reader's changes are put together from.
+fn kinds(mode: ChangesMode) -> &'static [Kind] {
+    match mode {
+        ChangesMode::Latest { deletes: false } => &[Kind::Live],
+        ChangesMode::Latest { deletes: true } => &[Kind::Live, Kind::Deleted],
+        ChangesMode::AllVersions => &[Kind::Logged],
     }
-    Ok(low)
-}
-
-async fn first_after(view: &dyn View, lsn: u64, complete: u64) -> Result<Option<(u64, Change)>> {
-    let mut blocks = Blocks::new(lsn, complete);
-    while let Some(run) = blocks.next(view).await? {
-        let scan = Scan {
-            keyspace: Keyspace::Feed,
-            from: run.from,
-            to: run.to,
-            reverse: false,
-            rows: 1,
-            bytes: usize::MAX,
-            keys_only: false,
-        };
-        let chunk = view.scan(scan).await.map_err(storage)?;
-        if let Some((key, stored)) = chunk.rows.first() {
-            return Ok(Some((lsn_of(key)?, Change::decode(stored)?)));
-        }
-    }
-    Ok(None)
-}
-
-/// Runs of `Feed` that hold live rows, in order.
-struct Blocks {
-    /// Everything up to this LSN is done with.
-    after: u64,
-    /// Up to where the reader knows the view to be complete.
-    complete: u64,
-    done: bool,
-}
-
-/// A run of keys in `Feed`.
-struct Run {
-    from: Bound<Bytes>,
-    to: Bound<Bytes>,
-}
-
-impl Blocks {
-    fn new(after: u64, complete: u64) -> Self {
-        Self { after, complete, done: false }
-    }
-
-    async fn next(&mut self, view: &dyn View) -> Result<Option<Run>> {
-        if self.done {
-            return Ok(None);
-        }
-        let from = Bound::Included(keys::feed_start(self.after + 1));
-        if self.complete.saturating_sub(self.after) <= NEAR_LSNS {
-            self.done = true;
-            return Ok(Some(Run { from, to: Bound::Unbounded }));
-        }
-        let scan = Scan {
-            keyspace: Keyspace::Index,
-            from: Bound::Included(keys::block_key(self.after + 1)),
-            to: Bound::Excluded(keys::BLOCKS_END),
-            reverse: false,
-            rows: CHUNK_BLOCKS,
-            bytes: usize::MAX,
-            keys_only: true,
-        };
-        let chunk = view.scan(scan).await.map_err(storage)?;
-        let mut blocks = chunk.rows.iter().map(|(key, _)| keys::block_span(key));
-        let Some(first) = blocks.next().transpose()? else {
-            self.done = true;
-            return Ok(None);
-        };
-        let start = first.0.max(self.after + 1);
-        let mut end = first.1;
-        for block in blocks {
-            let (from, to) = block?;
-            if from != end + 1 {
-                break;
-            }
-            end = to;
-        }
-        self.after = end;
-        let to = Bound::Excluded(keys::feed_start(end + 1));
-        Ok(Some(Run { from: Bound::Included(keys::feed_start(start)), to }))
-    }
-}
-
-fn lsn_of(feed_key: &[u8]) -> Result<u64> {
-    let lsn = feed_key.first_chunk().ok_or_else(|| keys::corrupt("a key of the feed"))?;
-    Ok(u64::from_be_bytes(*lsn))
 }
 
 /// A page being filled.
@@ -378,6 +349,8 @@ impl Gathered {
 
     fn add(&mut self, change: Changed) {
         self.bytes += change.body.len();
+        self.bytes +=
+            change.detail.as_ref().and_then(|d| d.previous.as_ref()).map_or(0, Bytes::len);
         self.changes.push(change);
     }
 }

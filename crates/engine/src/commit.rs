@@ -17,11 +17,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use foldhash::{HashMap, HashMapExt};
 use kv::{CommitNo, Keyspace, Op, View};
+use model::policy::ChangeFeedPolicy;
 use model::token::Etag;
 use model::{Error, Fault, Result};
 
 use crate::api::storage;
 use crate::cache::Key;
+use crate::history::History;
 use crate::keys::{self, Head};
 use crate::partition::Partition;
 
@@ -35,13 +37,32 @@ pub(crate) type Place = (Keyspace, Bytes);
 #[derive(Debug)]
 pub(crate) struct Writer {
     head: Head,
+    history: History,
+    /// The history has changed since it was stored; the next commit stores it.
+    history_changed: bool,
     overlay: Overlay,
 }
 
 impl Writer {
-    pub(crate) fn new(head: Head, horizon: CommitNo) -> Mutex<Self> {
+    pub(crate) fn new(head: Head, history: History, horizon: CommitNo) -> Mutex<Self> {
         let overlay = Overlay { horizon, newest: HashMap::new(), order: VecDeque::new() };
-        Mutex::new(Self { head, overlay })
+        Mutex::new(Self { head, history, history_changed: false, overlay })
+    }
+
+    pub(crate) fn history(&self) -> History {
+        self.history
+    }
+
+    /// Whether what is kept has still to be stored.
+    pub(crate) fn history_changed(&self) -> bool {
+        self.history_changed
+    }
+
+    /// Keeps history as a policy asks, from the next commit on.
+    pub(crate) fn follow(&mut self, policy: &ChangeFeedPolicy) {
+        let history = self.history.following(policy, &self.head);
+        self.history_changed |= history != self.history;
+        self.history = history;
     }
 
     pub(crate) fn head(&self) -> Head {
@@ -84,6 +105,12 @@ pub(crate) struct Draft<'a> {
     pub lsn: u64,
     /// Counters as they will be.
     pub head: Head,
+    /// What is kept for readers of changes, as it will be.
+    pub history: History,
+    /// The partition's number.
+    pub number: u32,
+    /// Places given out within this commit.
+    pub places: u16,
     overlay: &'a Overlay,
     reads: &'a [(Place, Option<Bytes>)],
     /// A key it looked at that has not been read yet.
@@ -237,20 +264,41 @@ impl Partition {
         decide: &mut impl FnMut(&mut Draft<'_>) -> Result<T>,
     ) -> Result<Outcome<T>> {
         let lsn = writer.head.lsn + 1;
-        let head = Head { lsn, ts_ms: now_ms.max(writer.head.ts_ms), ..writer.head };
-        let batch = Vec::with_capacity(6);
-        let mut draft = Draft { lsn, head, overlay: &writer.overlay, reads, missing: None, batch };
+        let mut head = Head { lsn, ts_ms: now_ms.max(writer.head.ts_ms), ..writer.head };
+        let mut batch = Vec::with_capacity(6);
+        if !keys::same_block(lsn, writer.head.lsn) && head.log_block_bytes > 0 {
+            let bytes = keys::encode_size(std::mem::take(&mut head.log_block_bytes));
+            batch.push(Op::Put(Keyspace::Index, keys::log_block_key(writer.head.lsn), bytes));
+        }
+        let mut draft = Draft {
+            lsn,
+            head,
+            history: writer.history,
+            number: self.number,
+            places: 0,
+            overlay: &writer.overlay,
+            reads,
+            missing: None,
+            batch,
+        };
         let decided = decide(&mut draft);
-        let Draft { head, missing, mut batch, .. } = draft;
+        let Draft { head, history, missing, mut batch, .. } = draft;
         if let Some(place) = missing {
             return Ok(Outcome::Read(place));
         }
         let decided = decided?;
         batch.push(Op::Put(Keyspace::Meta, keys::HEAD, head.encode()));
-        let remembered: Vec<(Place, Option<Bytes>)> = batch.iter().filter_map(remembered).collect();
+        if writer.history_changed || history != writer.history {
+            batch.push(Op::Put(Keyspace::Meta, keys::HISTORY, history.encode()));
+        }
+        let images = history.images;
+        let remembered: Vec<(Place, Option<Bytes>)> =
+            batch.iter().filter_map(|op| remembered(op, images)).collect();
         let ticket = self.submit_uncached(&remembered, batch)?;
+        (writer.history, writer.history_changed) = (history, false);
         writer.head = head;
-        if writer.overlay.order.len() > OVERLAY_ENTRIES {
+        // Bodies are too large to be held for longer than they have to.
+        if images || writer.overlay.order.len() > OVERLAY_ENTRIES {
             writer.overlay.forget(self.owner.published().commit());
         }
         for (place, value) in remembered {
@@ -280,11 +328,17 @@ impl Partition {
     }
 }
 
-/// What later decisions may look at: bodies and heads are not among it.
-fn remembered(op: &Op) -> Option<(Place, Option<Bytes>)> {
+/// What later decisions may look at: heads are not among it, and bodies only where a version is
+/// kept together with the one before.
+fn remembered(op: &Op, images: bool) -> Option<(Place, Option<Bytes>)> {
     let (keyspace, key, value) = match op {
         Op::Put(keyspace, key, value) => (*keyspace, key, Some(value.clone())),
         Op::Delete(keyspace, key) | Op::DeleteOnce(keyspace, key) => (*keyspace, key, None),
     };
-    matches!(keyspace, Keyspace::Docs | Keyspace::Index).then(|| ((keyspace, key.clone()), value))
+    let looked_at = match keyspace {
+        Keyspace::Docs | Keyspace::Index => true,
+        Keyspace::Feed => images,
+        Keyspace::Log | Keyspace::Meta => false,
+    };
+    looked_at.then(|| ((keyspace, key.clone()), value))
 }

@@ -48,6 +48,9 @@ impl Container {
     pub(crate) fn new(opened: Opened) -> Arc<Self> {
         let Opened { rid, link, resource, definition, partitions, rate, env } = opened;
         assert!(!partitions.is_empty(), "a container has at least one partition");
+        for partition in &partitions {
+            partition.writer().follow(&definition.change_feed);
+        }
         Arc::new(Self {
             rid,
             rid_text: resource.rid.clone(),
@@ -112,6 +115,9 @@ impl Container {
     }
 
     pub(crate) fn redefine(&self, resource: Arc<Resource>, definition: ContainerDefinition) {
+        for partition in self.partitions().iter() {
+            partition.writer().follow(&definition.change_feed);
+        }
         self.definition.store(Arc::new(definition));
         self.resource.store(resource);
     }

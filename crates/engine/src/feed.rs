@@ -20,7 +20,7 @@ use crate::Container;
 use crate::api::{Answer, ItemPage, Page, Scope, storage};
 use crate::container::Span;
 use crate::item;
-use crate::keys::{self, Row};
+use crate::keys::{self, Slot};
 
 /// Marks the continuations made here.
 const CONTINUATION_KIND: u8 = b'i';
@@ -67,7 +67,8 @@ impl Container {
                 let chunk = view.scan(span.scan(from, 1_000)).await.map_err(storage)?;
                 for (item_key, stored) in &chunk.rows {
                     if let Some(id) = item_key.strip_prefix(&prefix[..])
-                        && Row::decode(stored)?.ordinal == rid.ordinal
+                        && let Slot::Item(row) = Slot::decode(stored)?
+                        && row.ordinal == rid.ordinal
                     {
                         return Ok(Some(String::from_utf8_lossy(id).into_owned()));
                     }
@@ -177,8 +178,8 @@ impl Container {
         let now = self.env.now_seconds();
         let mut live = Vec::with_capacity(rows.len());
         for (key, stored) in rows {
-            let row = Row::decode(stored)?;
-            if !row.expired(default_ttl, now) {
+            let row = Slot::item(Some(stored))?;
+            if let Some(row) = row.filter(|row| !row.expired(default_ttl, now)) {
                 live.push((key, row));
             }
         }

@@ -13,11 +13,13 @@ use model::token::{Etag, Match, Session};
 use model::{Error, Fault, Result, charge, json};
 
 use crate::Container;
-use crate::api::{Answer, At, Conditions, ItemWrite, storage};
+use crate::api::{Answer, At, Conditions, ItemWrite, Operation, storage};
 use crate::cache::{Cached, Key};
 use crate::commit::{Draft, Place};
-use crate::keys::{self, Change, Row};
+use crate::keys::{self, Change, Row, Slot};
 use crate::partition::Partition;
+use crate::remove::{Identity, remove_item, remove_version};
+use crate::version::Version;
 
 /// Items of one partition number that can be told apart by rid: the rest of its 60 bits.
 const ORDINAL_BITS: u32 = 36;
@@ -90,8 +92,10 @@ impl Container {
             conditions,
             container: self,
             partition: &partition,
+            key: &key,
             item,
             item_key,
+            prefix_bytes: prefix.len(),
             unique,
             definition: &definition,
         };
@@ -120,7 +124,8 @@ impl Container {
         }
         let item_key = keys::item_key(&keys::key_prefix(&definition.partition_key, &key), id);
         let places = vec![(Keyspace::Docs, item_key.clone())];
-        let delete = Delete { id, conditions, default_ttl: definition.default_ttl, item_key };
+        let identity = identity(item_key, id, &key);
+        let delete = Delete { id, conditions, default_ttl: definition.default_ttl, identity };
         let mut bytes = 0;
         let done = partition
             .commit(self.env.now_ms(), places, |draft| delete.decide(draft, &mut bytes))
@@ -229,10 +234,8 @@ impl Container {
 
 /// Reads an item out of a view.
 async fn read(view: &dyn kv::View, item_key: &Bytes) -> Result<Option<Cached>> {
-    let Some(stored) = view.get(Keyspace::Docs, item_key).await.map_err(storage)? else {
-        return Ok(None);
-    };
-    let row = Row::decode(&stored)?;
+    let stored = view.get(Keyspace::Docs, item_key).await.map_err(storage)?;
+    let Some(row) = Slot::item(stored.as_ref())? else { return Ok(None) };
     let stored = view.get(Keyspace::Feed, &row.feed_key()).await.map_err(storage)?;
     let body = body_of(&row, item_key, stored.as_ref())?;
     Ok(Some(Cached { row, body }))
@@ -245,6 +248,11 @@ pub(crate) fn body_of(row: &Row, item_key: &Bytes, stored: Option<&Bytes>) -> Re
         return Err(keys::corrupt("an item's body"));
     }
     Ok(change.body)
+}
+
+fn identity(item_key: Bytes, id: &str, key: &PartitionKey) -> Identity {
+    let id = Bytes::copy_from_slice(id.as_bytes());
+    Identity { item_key, id, key: key.to_header().into() }
 }
 
 /// The item must be what the request says it is.
@@ -325,24 +333,67 @@ struct Put<'a> {
     definition: &'a ContainerDefinition,
     item: Item<'a>,
     item_key: Bytes,
+    key: &'a PartitionKey,
+    /// How much of the item's key is its partition key.
+    prefix_bytes: usize,
     unique: Vec<Bytes>,
 }
 
 impl Put<'_> {
     fn decide(&self, draft: &mut Draft<'_>) -> Result<(ItemWrite, u64)> {
-        let old = draft.get(&(Keyspace::Docs, self.item_key.clone()))?;
-        let old = old.as_ref().map(Row::decode).transpose()?;
+        let slot = draft.get(&(Keyspace::Docs, self.item_key.clone()))?;
+        let (old, deleted) = match slot.as_ref().map(Slot::decode).transpose()? {
+            Some(Slot::Item(row)) => (Some(row), None),
+            Some(Slot::Deleted(etag)) => (None, Some(etag)),
+            None => (None, None),
+        };
         let ts = seconds(draft.head.ts_ms);
         // An item past its time is gone for everybody, and its rows go with this write.
         let current = old.as_ref().filter(|row| !row.expired(self.definition.default_ttl, ts));
         self.check(current)?;
-        self.check_unique(draft)?;
+        self.check_unique(draft, ts)?;
         let ordinal = match current {
             Some(row) => row.ordinal,
             None => self.next_ordinal(draft),
         };
+        let mut image = draft.image(old.as_ref())?;
+        if let (Some(old), None, true) = (&old, current, draft.history.logs) {
+            let expiry = self.identity().gone(old, true, image.take(), draft);
+            draft.log(&expiry);
+        }
+        if let Some(etag) = deleted {
+            draft.delete_once(Keyspace::Index, keys::tombstone_key(etag));
+        }
         let written = self.write(draft, ordinal, ts, old.as_ref())?;
+        self.log(draft, current, image, &written.body);
         Ok((ItemWrite { created: current.is_none(), ..written }, draft.lsn))
+    }
+
+    fn identity(&self) -> Identity {
+        identity(self.item_key.clone(), &self.item.id, self.key)
+    }
+
+    fn log(
+        &self,
+        draft: &mut Draft<'_>,
+        current: Option<&Row>,
+        previous: Option<Bytes>,
+        body: &Bytes,
+    ) {
+        if !draft.history.logs {
+            return;
+        }
+        draft.log(&Version {
+            operation: if current.is_some() { Operation::Replace } else { Operation::Create },
+            expired: false,
+            item_key: self.item_key.clone(),
+            ts_ms: draft.head.ts_ms,
+            previous_lsn: current.map_or(0, |row| row.etag.lsn()),
+            id: Bytes::new(),
+            key: Bytes::new(),
+            previous,
+            body: body.clone(),
+        });
     }
 
     fn check(&self, current: Option<&Row>) -> Result<()> {
@@ -358,14 +409,25 @@ impl Put<'_> {
         }
     }
 
-    fn check_unique(&self, draft: &mut Draft<'_>) -> Result<()> {
+    fn check_unique(&self, draft: &mut Draft<'_>, ts: u32) -> Result<()> {
         for key in &self.unique {
             let holder = draft.get(&(Keyspace::Index, key.clone()))?;
-            if holder.is_some_and(|holder| holder != self.item_key) {
-                return Err(Error::new(
-                    Fault::Conflict,
-                    "an item with the same unique key value exists under this partition key",
-                ));
+            let Some(holder) = holder.filter(|holder| *holder != self.item_key) else { continue };
+            // A holder past its time is gone for everybody, so it gives way.
+            let row = Slot::item(draft.get(&(Keyspace::Docs, holder.clone()))?.as_ref())?;
+            match row.filter(|row| row.expired(self.definition.default_ttl, ts)) {
+                Some(row) => {
+                    // Unique keys hold within a partition key, so the holder has the same.
+                    let id = holder.slice(self.prefix_bytes..);
+                    let holder = Identity { item_key: holder, id, ..self.identity() };
+                    remove_item(draft, &holder, &row, true)?;
+                }
+                None => {
+                    return Err(Error::new(
+                        Fault::Conflict,
+                        "an item with the same unique key value exists under this partition key",
+                    ));
+                }
             }
         }
         Ok(())
@@ -406,13 +468,16 @@ impl Put<'_> {
         draft.head.bytes += body.len() as u64;
         draft.add_version(etag, stored)?;
         draft.put(Keyspace::Docs, self.item_key.clone(), row.encode());
+        if let Some(second) = keys::last_second(ts, ttl) {
+            draft.put(Keyspace::Index, keys::expiry_key(second, &self.item_key), Bytes::new());
+        }
         Ok(ItemWrite { body, etag, created: false })
     }
 
     /// Removes what the old version leaves behind, and adds the rows of unique keys.
     fn replace_rows(&self, draft: &mut Draft<'_>, old: Option<&Row>) -> Result<()> {
         if let Some(old) = old {
-            remove_version(draft, old)?;
+            remove_version(draft, &self.item_key, old)?;
             for key in old.unique.iter().filter(|key| !self.unique.contains(key)) {
                 draft.delete(Keyspace::Index, key.clone());
             }
@@ -431,34 +496,21 @@ struct Delete<'a> {
     id: &'a str,
     conditions: &'a Conditions,
     default_ttl: Option<i32>,
-    item_key: Bytes,
+    identity: Identity,
 }
 
 impl Delete<'_> {
     fn decide(&self, draft: &mut Draft<'_>, bytes: &mut usize) -> Result<(ItemWrite, u64)> {
-        let row = draft.get(&(Keyspace::Docs, self.item_key.clone()))?;
-        let row = row.as_ref().map(Row::decode).transpose()?;
+        let stored = draft.get(&(Keyspace::Docs, self.identity.item_key.clone()))?;
         let now = seconds(draft.head.ts_ms);
-        let row = row
+        let row = Slot::item(stored.as_ref())?
             .filter(|row| !row.expired(self.default_ttl, now))
             .ok_or_else(|| not_found(self.id))?;
         check_conditions(self.conditions, &row.etag)?;
-        remove_version(draft, &row)?;
-        for key in &row.unique {
-            draft.delete(Keyspace::Index, key.clone());
-        }
-        draft.delete(Keyspace::Docs, self.item_key.clone());
+        remove_item(draft, &self.identity, &row, false)?;
         *bytes = row.body_bytes as usize;
         Ok((ItemWrite { body: Bytes::new(), etag: row.etag, created: false }, draft.lsn))
     }
-}
-
-/// Takes an item's current version out of the feed and the counters.
-fn remove_version(draft: &mut Draft<'_>, row: &Row) -> Result<()> {
-    draft.remove_version(row.etag)?;
-    draft.head.items = draft.head.items.saturating_sub(1);
-    draft.head.bytes = draft.head.bytes.saturating_sub(u64::from(row.body_bytes));
-    Ok(())
 }
 
 /// Both etag conditions against the etag there is.
@@ -483,6 +535,7 @@ fn not_found(id: &str) -> Error {
     Error::new(Fault::NotFound, format!("there is no item with id '{id}' under this partition key"))
 }
 
-fn seconds(ms: u64) -> u32 {
+/// Milliseconds as items carry time.
+pub(crate) fn seconds(ms: u64) -> u32 {
     u32::try_from(ms / 1000).unwrap_or(u32::MAX)
 }

@@ -1,13 +1,19 @@
 //! Where everything lies in the key space of a partition.
 //!
 //! ```text
-//! Docs   <epk> [<key>] <id>          → Row      one per item; <key> only where the hash is V1,
-//!                                               whose short hash can collide
+//! Docs   <epk> [<key>] <id>          → Slot     one per item; <key> only where the hash is V1,
+//!                                               whose short hash can collide; a deleted item
+//!                                               leaves its place for a while
 //! Feed   <lsn u64> <number u32> <seq u16> → Change   the newest version of each item, once;
 //!                                               number is that of the partition it was written in
 //! Index  'u' <n u8> <epk> [<key>] <digest 16> → item key    n-th unique key of the container
+//! Log    <lsn u64> <number u32> <seq u16> → Version  every version and delete, where they are kept
 //! Index  'b' <block u64>             → u32      how many rows of Feed have an LSN in the block
+//! Index  'd' <lsn u64> <number u32> <seq u16> → Version  what is left of a deleted item
+//! Index  't' <second u32> <item key> → ""       when an item with a time to live of its own expires
+//! Index  'v' <block u64>             → u64      bytes of Log in the block, once it is past
 //! Meta   'h'                         → Head     last LSN and counters
+//! Meta   'l'                         → History  what is kept in Log and 'd', and from where on
 //! ```
 //!
 //! Integers are big-endian, so byte order is number order. The effective partition key comes
@@ -24,6 +30,9 @@ use model::{Error, Fault, Result, epk};
 
 /// Key of the [`Head`] in `Meta`.
 pub const HEAD: Bytes = Bytes::from_static(b"h");
+
+/// Key of the [`History`](crate::history::History) in `Meta`.
+pub const HISTORY: Bytes = Bytes::from_static(b"l");
 
 /// LSNs of one block, as a power of two. A reader passes at most a block of dead rows per live one.
 const BLOCK_BITS: u32 = 8;
@@ -63,8 +72,78 @@ pub fn block_key(lsn: u64) -> Bytes {
     key.freeze()
 }
 
+/// The LSN that a key of `Feed` begins with.
+pub fn lsn_of(feed_key: &[u8]) -> Result<u64> {
+    let lsn = feed_key.first_chunk().ok_or_else(|| corrupt("a key of the feed"))?;
+    Ok(u64::from_be_bytes(*lsn))
+}
+
 /// The end of all blocks in `Index`.
 pub const BLOCKS_END: Bytes = Bytes::from_static(b"c");
+
+/// Where what is left of deleted items begins and ends in `Index`.
+pub const TOMBSTONES: (Bytes, Bytes) = (Bytes::from_static(b"d"), Bytes::from_static(b"e"));
+
+/// Where the rows of items that expire begin in `Index`.
+pub const EXPIRIES: Bytes = Bytes::from_static(b"t");
+
+/// Where the sizes of the log's blocks begin and end in `Index`.
+pub const LOG_BLOCKS: (Bytes, Bytes) = (Bytes::from_static(b"v"), Bytes::from_static(b"w"));
+
+/// Key in `Index` of what is left of an item that was deleted under this etag.
+pub fn tombstone_key(etag: Etag) -> Bytes {
+    tombstone_start(&etag.0[..FEED_KEY_BYTES])
+}
+
+/// Where what was deleted at a place of the feed, or after it, begins in `Index`.
+pub fn tombstone_start(feed_key: &[u8]) -> Bytes {
+    let mut key = BytesMut::with_capacity(1 + feed_key.len());
+    key.put_u8(b'd');
+    key.put_slice(feed_key);
+    key.freeze()
+}
+
+/// The last second that an item lives, where it has a time to live of its own.
+pub fn last_second(ts: u32, ttl: i32) -> Option<u32> {
+    u32::try_from(ttl).ok().filter(|ttl| *ttl > 0).map(|ttl| ts.saturating_add(ttl))
+}
+
+/// Key in `Index` under which an item is found once it has expired.
+pub fn expiry_key(last_second: u32, item_key: &[u8]) -> Bytes {
+    let mut key = BytesMut::with_capacity(5 + item_key.len());
+    key.put_u8(b't');
+    key.put_u32(last_second);
+    key.put_slice(item_key);
+    key.freeze()
+}
+
+/// The item key that a key of [`expiry_key`] ends with.
+pub fn expiring_item(key: &Bytes) -> Result<Bytes> {
+    if key.len() < 5 { Err(corrupt("an expiry")) } else { Ok(key.slice(5..)) }
+}
+
+/// Key in `Index` of the size of the log in the block of an LSN.
+pub fn log_block_key(lsn: u64) -> Bytes {
+    let mut key = BytesMut::with_capacity(9);
+    key.put_u8(b'v');
+    key.put_u64(lsn >> BLOCK_BITS);
+    key.freeze()
+}
+
+/// Whether two LSNs are in the same block.
+pub fn same_block(a: u64, b: u64) -> bool {
+    a >> BLOCK_BITS == b >> BLOCK_BITS
+}
+
+/// The stored form of a size.
+pub fn encode_size(bytes: u64) -> Bytes {
+    Bytes::copy_from_slice(&bytes.to_be_bytes())
+}
+
+/// Reads a size.
+pub fn decode_size(stored: &[u8]) -> Result<u64> {
+    stored.try_into().map(u64::from_be_bytes).map_err(|_| corrupt("the size of a log block"))
+}
 
 /// The first and last LSN of the block that a key in `Index` names.
 pub fn block_span(key: &[u8]) -> Result<(u64, u64)> {
@@ -95,6 +174,46 @@ pub fn unique_key(n: u8, prefix: &[u8], values: &[u8]) -> Bytes {
     key.put_slice(prefix);
     key.put_slice(&epk::digest(values));
     key.freeze()
+}
+
+/// What `Docs` holds under an item's key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Slot {
+    /// The item.
+    Item(Row),
+    /// The item was deleted, and readers of changes can still be told: this names the row.
+    Deleted(Etag),
+}
+
+const DELETED_VERSION: u8 = 2;
+
+impl Slot {
+    /// The stored form of a deleted item's place.
+    pub fn encode_deleted(etag: Etag) -> Bytes {
+        let mut out = BytesMut::with_capacity(17);
+        out.put_u8(DELETED_VERSION);
+        out.put_slice(&etag.0);
+        out.freeze()
+    }
+
+    /// Reads the stored form.
+    pub fn decode(stored: &Bytes) -> Result<Self> {
+        match stored.split_first() {
+            Some((&DELETED_VERSION, etag)) => {
+                let etag = etag.try_into().map_err(|_| corrupt("a deleted item's place"))?;
+                Ok(Self::Deleted(Etag(etag)))
+            }
+            _ => Row::decode(stored).map(Self::Item),
+        }
+    }
+
+    /// The item that is there, if any.
+    pub fn item(stored: Option<&Bytes>) -> Result<Option<Row>> {
+        match stored.map(Self::decode).transpose()? {
+            Some(Self::Item(row)) => Ok(Some(row)),
+            Some(Self::Deleted(_)) | None => Ok(None),
+        }
+    }
 }
 
 /// What `Docs` says of an item: all that a write must know of it, so that none reads a body.
@@ -239,13 +358,18 @@ pub struct Head {
     pub bytes: u64,
     /// Time of the newest commit, in milliseconds. Never goes back, whatever the clock does.
     pub ts_ms: u64,
+    /// Bytes held in the log.
+    pub log_bytes: u64,
+    /// Those of them that are in the block of the newest commit.
+    pub log_block_bytes: u64,
 }
 
 impl Head {
     /// The stored form.
     pub fn encode(&self) -> Bytes {
-        let mut out = BytesMut::with_capacity(40);
-        for number in [self.lsn, self.ordinal, self.items, self.bytes, self.ts_ms] {
+        let Self { lsn, ordinal, items, bytes, ts_ms, log_bytes, log_block_bytes } = *self;
+        let mut out = BytesMut::with_capacity(56);
+        for number in [lsn, ordinal, items, bytes, ts_ms, log_bytes, log_block_bytes] {
             out.put_u64(number);
         }
         out.freeze()
@@ -262,6 +386,8 @@ impl Head {
             items: number()?,
             bytes: number()?,
             ts_ms: number()?,
+            log_bytes: number()?,
+            log_block_bytes: number()?,
         })
     }
 }
@@ -271,18 +397,21 @@ pub fn corrupt(what: &str) -> Error {
     Error::new(Fault::Internal, format!("corrupt data: {what} cannot be read"))
 }
 
-struct Reader<'a> {
-    rest: &'a [u8],
+/// Reads stored bytes from the front.
+pub(crate) struct Reader<'a> {
+    pub rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+    /// The next bytes, as many as the array holds.
+    pub fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (head, rest) = self.rest.split_first_chunk::<N>()?;
         self.rest = rest;
         Some(*head)
     }
 
-    fn slice(&mut self, length: usize) -> Option<&'a [u8]> {
+    /// The next bytes.
+    pub fn slice(&mut self, length: usize) -> Option<&'a [u8]> {
         let (head, rest) = self.rest.split_at_checked(length)?;
         self.rest = rest;
         Some(head)
@@ -318,6 +447,16 @@ mod tests {
         let mut longer = stored.to_vec();
         longer.push(0);
         assert!(Row::decode(&longer.into()).is_err());
+    }
+
+    #[test]
+    fn a_deleted_item_leaves_its_place() {
+        let stored = Slot::encode_deleted(Etag([7; 16]));
+        assert_eq!(Slot::decode(&stored).unwrap(), Slot::Deleted(Etag([7; 16])));
+        assert_eq!(Slot::decode(&row().encode()).unwrap(), Slot::Item(row()));
+        for length in 0..stored.len() {
+            assert!(Slot::decode(&stored.slice(..length)).is_err(), "{length}");
+        }
     }
 
     #[test]

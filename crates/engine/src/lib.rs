@@ -18,17 +18,21 @@ mod commit;
 mod container;
 mod env;
 mod feed;
+mod history;
+mod housekeep;
 mod item;
 mod keys;
 mod kind;
 mod offer;
 mod partition;
 mod rate;
+mod remove;
+mod version;
 
 pub use api::{
-    Answer, At, Changed, ChangesPage, ChangesRead, ChangesStart, Conditions, CreateOptions,
-    Created, ItemPage, ItemWrite, Link, Migration, Page, Range, Ranges, ReplaceOptions, Resource,
-    ResourcePage, Scope,
+    Answer, At, Changed, ChangesMode, ChangesPage, ChangesRead, ChangesStart, Conditions,
+    CreateOptions, Created, Detail, ItemPage, ItemWrite, Link, Migration, Operation, Page, Range,
+    RangeLag, Ranges, ReplaceOptions, Resource, ResourcePage, Scope,
 };
 pub use catalog::{Engine, Options};
 pub use container::Container;

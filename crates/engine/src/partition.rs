@@ -12,6 +12,8 @@ use model::{Error, Fault};
 use crate::api::{At, storage};
 use crate::cache::Cache;
 use crate::commit::Writer;
+use crate::history::History;
+use crate::housekeep::Chores;
 use crate::keys::{self, Head};
 
 /// A partition that is open.
@@ -29,6 +31,8 @@ pub(crate) struct Partition {
     pub(crate) cache: Arc<Cache>,
     /// The newest LSN that has been acknowledged. Every view published from now on has it.
     durable: AtomicU64,
+    /// How far background work has come; held while it works.
+    pub(crate) chores: tokio::sync::Mutex<Chores>,
 }
 
 impl Partition {
@@ -50,7 +54,12 @@ impl Partition {
             Some(stored) => Head::decode(&stored)?,
             None => Head::default(),
         };
-        let writer = Writer::new(head, view.commit());
+        let history = match view.get(Keyspace::Meta, &keys::HISTORY).await.map_err(storage)? {
+            Some(stored) => History::decode(&stored)?,
+            // Nothing is kept until a container says so; what was before is below the floor.
+            None => History::default(),
+        };
+        let writer = Writer::new(head, history, view.commit());
         Ok(Arc::new(Self {
             number,
             range,
@@ -60,6 +69,7 @@ impl Partition {
             writer,
             cache,
             durable: AtomicU64::new(head.lsn),
+            chores: tokio::sync::Mutex::default(),
         }))
     }
 
@@ -82,6 +92,11 @@ impl Partition {
     /// What the partition holds, writes under way included.
     pub fn head(&self) -> Head {
         self.writer().head()
+    }
+
+    /// What is kept for readers of changes.
+    pub fn history(&self) -> History {
+        self.writer().history()
     }
 
     /// Where an answer was served.

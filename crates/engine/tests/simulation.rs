@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use astrarium_engine::{
-    ChangesRead, ChangesStart, Conditions, Container, CreateOptions, Engine, Env, Kind, Link,
-    Options, Page, Scope,
+    ChangesMode, ChangesRead, ChangesStart, Conditions, Container, CreateOptions, Engine, Env,
+    Kind, Link, Options, Page, Scope,
 };
 use kv::Crashing;
 use model::Fault;
@@ -269,7 +269,8 @@ impl Reader {
             Some(etag) => ChangesStart::After(Position::parse(etag).unwrap()),
         };
         let items = Some(1 + dice.below(9) as usize);
-        let read = ChangesRead { scope: Scope::Everything, start, items };
+        let mode = ChangesMode::Latest { deletes: false };
+        let read = ChangesRead { scope: Scope::Everything, start, mode, items };
         let page = container.read_changes(&read, None).await.unwrap().result.unwrap();
         for change in &page.changes {
             let body: Value = serde_json::from_slice(&change.body).unwrap();

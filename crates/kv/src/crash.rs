@@ -20,7 +20,7 @@ use crate::{
     Stores, Ticket, View,
 };
 
-const LIMITS: Limits = Limits { key_bytes: 8 << 10, value_bytes: 4 << 20, batch_bytes: 64 << 20 };
+const LIMITS: Limits = Limits { key_bytes: 8 << 10, value_bytes: 5 << 20, batch_bytes: 64 << 20 };
 
 /// A simulated store. Clones are the same store.
 #[derive(Clone)]

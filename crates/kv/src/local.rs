@@ -67,7 +67,7 @@ pub use self::file::Faults;
 /// The layout that this build reads and writes.
 const FORMAT: &str = "astrarium store, format 1\n";
 
-const LIMITS: Limits = Limits { key_bytes: 8 << 10, value_bytes: 4 << 20, batch_bytes: 64 << 20 };
+const LIMITS: Limits = Limits { key_bytes: 8 << 10, value_bytes: 5 << 20, batch_bytes: 64 << 20 };
 
 /// When a batch counts as durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -92,6 +92,8 @@ faults! {
     RangeGone = 410, 1002, "Gone";
     /// An etag condition does not hold.
     PreconditionFailed = 412, 0, "PreconditionFailed";
+    /// Changes after the position asked for are no longer kept.
+    HistoryPurged = 412, 2015, "PreconditionFailed";
     /// The body, or what would be stored, is too large.
     TooLarge = 413, 0, "RequestEntityTooLarge";
     /// A throughput change is under way.

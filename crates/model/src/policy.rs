@@ -4,6 +4,7 @@
 //! defaults that it relies on, and it holds no property that belongs to the server. Keys that we
 //! do not know are kept and shown again, as the service does.
 
+mod change_feed;
 mod computed;
 mod field;
 mod indexing;
@@ -17,6 +18,7 @@ use crate::{
     partition_key::{self, Path},
 };
 
+pub use change_feed::ChangeFeedPolicy;
 pub use indexing::IndexingSummary;
 
 /// Version of a partition key whose definition names none. The service reads a missing version
@@ -56,8 +58,8 @@ pub struct ContainerDefinition {
     pub unique_keys: Vec<Vec<Path>>,
     /// What writers need of the indexing policy.
     pub indexing: IndexingSummary,
-    /// Minutes for which all versions and deletes stay in the change feed.
-    pub change_feed_retention_minutes: Option<u32>,
+    /// What the change feed keeps beside the newest version of each item.
+    pub change_feed: ChangeFeedPolicy,
     json: Map<String, Value>,
 }
 
@@ -107,7 +109,7 @@ impl ContainerDefinition {
             default_ttl: default_ttl_of(&json)?,
             unique_keys: unique_keys_of(&json)?,
             indexing: indexing::summary(&json)?,
-            change_feed_retention_minutes: retention_of(&json)?,
+            change_feed: ChangeFeedPolicy::read(&json)?,
             json,
         })
     }
@@ -161,7 +163,7 @@ fn complete(body: &Map<String, Value>, partition_key_version: u8) -> Result<Map<
     done.extend(embeddings.map(|policy| ("vectorEmbeddingPolicy".to_owned(), policy)));
     done.extend(full_text.map(|policy| ("fullTextPolicy".to_owned(), policy)));
     computed::check(body)?;
-    retention_of(body)?;
+    ChangeFeedPolicy::read(body)?;
     keep_the_rest(body, &mut done);
 
     search::check_indexes(&done)?;
@@ -273,21 +275,6 @@ fn complete_geospatial(body: &Map<String, Value>) -> Result<Value> {
     let kind = field::one_of(&config, "type", &["Geography", "Geometry"], "Geography")?;
     config.insert("type".into(), json!(kind));
     Ok(Value::Object(config))
-}
-
-fn retention_of(body: &Map<String, Value>) -> Result<Option<u32>> {
-    let Some(policy) = field::object(body, "changeFeedPolicy")? else { return Ok(None) };
-    let Some(minutes) = policy.get("retentionDuration").filter(|v| !v.is_null()) else {
-        return Ok(None);
-    };
-    let minutes_read = minutes.as_u64().and_then(|m| u32::try_from(m).ok());
-    minutes_read.map(Some).ok_or_else(|| {
-        Error::bad_request(format!(
-            "changeFeedPolicy.retentionDuration must be a whole number of minutes from 0 to {}, \
-             not {minutes}",
-            u32::MAX
-        ))
-    })
 }
 
 #[cfg(test)]

@@ -37,8 +37,8 @@ pub async fn open(
             kv::open_local(&path.join("store"), options).map_err(refused)?
         }
     };
-    Engine::open(stores, Env::system(), Options { enforce_throughput, cache_bytes: items_bytes })
-        .await
+    let options = Options { enforce_throughput, cache_bytes: items_bytes, ..Options::default() };
+    Engine::open(stores, Env::system(), options).await
 }
 
 fn refused(error: kv::Error) -> model::Error {

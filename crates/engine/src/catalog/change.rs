@@ -198,6 +198,7 @@ impl Engine {
         self.change(counters, Change { put: vec![revised], remove: Vec::new() }).await?;
         if let (Some(container), Some(definition)) = (&entry.container, definition) {
             container.redefine(resource.clone(), definition);
+            container.settle_history().await?;
         }
         Ok(resource)
     }

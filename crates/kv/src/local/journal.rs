@@ -85,9 +85,9 @@ impl Journal {
         };
         let placed = self.encode(&current, entries);
         let at = if current.end as usize == SEGMENT_HEADER_BYTES { 0 } else { current.end };
-        if current.prepared {
-            let end = (at as usize + self.buffer.len()).next_multiple_of(PAGE_BYTES);
-            self.buffer.resize(end.min(self.ground.segment_bytes as usize) - at as usize, 0);
+        let padded = (at as usize + self.buffer.len()).next_multiple_of(PAGE_BYTES);
+        if current.prepared && padded <= self.ground.segment_bytes as usize {
+            self.buffer.resize(padded - at as usize, 0);
         }
         current.file.write(&self.buffer, u64::from(at))?;
         if self.ground.durability == Durability::Synced {

@@ -224,13 +224,25 @@ fn computed_properties() {
 }
 
 #[test]
-fn change_feed_retention() {
-    let with = |minutes: &str| format!(r#""changeFeedPolicy":{{"retentionDuration":{minutes}}}"#);
-    assert_eq!(created(&with("10")).expect("one").change_feed_retention_minutes, Some(10));
-    assert_eq!(created(&with("0")).expect("one").change_feed_retention_minutes, Some(0));
-    assert_eq!(created("").expect("one").change_feed_retention_minutes, None);
-    refuse(&with("-1"), "whole number of minutes");
-    refuse(&with("1.5"), "whole number of minutes");
+fn change_feed_history() {
+    let with = |member: &str| format!(r#""changeFeedPolicy":{{{member}}}"#);
+    let policy = |member: &str| created(&with(member)).expect("a definition").change_feed;
+    assert_eq!(policy(r#""retentionDuration":10"#).retention_minutes, 10);
+    assert_eq!(policy(r#""retentionDuration":0"#).retention_minutes, 0);
+    let default = created("").expect("a definition").change_feed;
+    assert_eq!((default.retention_minutes, default.tombstone_minutes), (0, 10_080));
+    let all = r#""retentionBytes":5,"previousImages":true,"tombstoneDuration":0"#;
+    let read = policy(all);
+    assert_eq!(
+        (read.retention_bytes, read.previous_images, read.tombstone_minutes),
+        (Some(5), true, 0)
+    );
+    check(&with(all), "changeFeedPolicy", &format!("{{{all}}}"));
+    refuse(&with(r#""retentionDuration":-1"#), "retentionDuration must be a whole number");
+    refuse(&with(r#""retentionDuration":1.5"#), "whole number of minutes");
+    refuse(&with(r#""tombstoneDuration":"7d""#), "tombstoneDuration must be a whole number");
+    refuse(&with(r#""retentionBytes":0"#), "above 0");
+    refuse(&with(r#""previousImages":1"#), "true or false");
 }
 
 #[test]

@@ -3,7 +3,9 @@
 //! Within one partition a position is its LSN, written `"123"` as the service does: a split
 //! passes LSNs on to its children, so the parent's etag goes on at each of them. A reader of
 //! several partitions at once gets one LSN for each part of the key space, in the order in which
-//! the parts are to be served next: `"1;<min>-<max>=<lsn>;…"`.
+//! the parts are to be served next: `"1;<min>-<max>=<lsn>;…"`. A reader that wants to know of
+//! deletes and has begun at the beginning carries with it where the feed was then, until it has
+//! come that far: `"2;<then>|<position>"`, both in one of the other forms.
 
 use std::fmt;
 
@@ -12,6 +14,8 @@ use crate::{Error, Result};
 
 /// Marks the form with several parts, and its version.
 const PARTS_MARK: &str = "1;";
+/// Marks the form of a reader that has not come to where the feed was when it began.
+const COPY_MARK: &str = "2;";
 /// More parts than any container has.
 const PARTS_MAX: usize = 10_000;
 
@@ -23,15 +27,22 @@ pub enum Position {
     Lsn(u64),
     /// An LSN for each part of the key space, next to serve first.
     Parts(Vec<(EpkRange, u64)>),
+    /// On the way from the beginning: what was deleted before it began need not be told.
+    Copy {
+        /// Where the feed was when the reader began.
+        began: Box<Position>,
+        /// How far it has come.
+        at: Box<Position>,
+    },
 }
 
 impl Position {
     /// Reads an etag of a feed, with or without its quotes.
     pub fn parse(text: &str) -> Result<Self> {
         let inner = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
-        let position = match inner.strip_prefix(PARTS_MARK) {
-            Some(parts) => parse_parts(parts),
-            None => parse_lsn(inner).map(Self::Lsn),
+        let position = match inner.strip_prefix(COPY_MARK) {
+            Some(copy) => parse_copy(copy),
+            None => parse_plain(inner),
         };
         position.ok_or_else(|| {
             Error::bad_request(format!(
@@ -47,6 +58,7 @@ impl Position {
     pub fn within(&self, range: &EpkRange) -> Vec<(EpkRange, u64)> {
         match self {
             Self::Lsn(lsn) => vec![(range.clone(), *lsn)],
+            Self::Copy { at, .. } => at.within(range),
             Self::Parts(parts) => parts
                 .iter()
                 .filter_map(|(part, lsn)| Some((part.intersect(range)?, *lsn)))
@@ -57,16 +69,43 @@ impl Position {
 
 impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("\"")?;
+        self.write_inner(f)?;
+        f.write_str("\"")
+    }
+}
+
+impl Position {
+    fn write_inner(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Lsn(lsn) => write!(f, "\"{lsn}\""),
+            Self::Lsn(lsn) => write!(f, "{lsn}"),
             Self::Parts(parts) => {
-                f.write_str("\"1")?;
+                f.write_str("1")?;
                 for (EpkRange { min, max }, lsn) in parts {
                     write!(f, ";{}-{}={lsn}", min.to_hex(), max.to_hex())?;
                 }
-                f.write_str("\"")
+                Ok(())
+            }
+            Self::Copy { began, at } => {
+                f.write_str(COPY_MARK)?;
+                began.write_inner(f)?;
+                f.write_str("|")?;
+                at.write_inner(f)
             }
         }
+    }
+}
+
+fn parse_copy(text: &str) -> Option<Position> {
+    let (began, at) = text.split_once('|')?;
+    let (began, at) = (Box::new(parse_plain(began)?), Box::new(parse_plain(at)?));
+    Some(Position::Copy { began, at })
+}
+
+fn parse_plain(text: &str) -> Option<Position> {
+    match text.strip_prefix(PARTS_MARK) {
+        Some(parts) => parse_parts(parts),
+        None => parse_lsn(text).map(Position::Lsn),
     }
 }
 
@@ -111,6 +150,8 @@ mod tests {
         check("123", Some("\"123\""));
         check("\"1;-1F=5;1F-FF=0\"", Some("\"1;-1F=5;1F-FF=0\""));
         check("\"1;1F-FF=7;-1F=5\"", Some("\"1;1F-FF=7;-1F=5\""));
+        check("\"2;9|3\"", Some("\"2;9|3\""));
+        check("2;1;-1F=5;1F-FF=9|0", Some("\"2;1;-1F=5;1F-FF=9|0\""));
     }
 
     #[test]
@@ -132,6 +173,12 @@ mod tests {
             "1;-ZZ=5",
             "\"99999999999999999999\"",
             "2;-FF=1",
+            "2;",
+            "2;5",
+            "2;5|",
+            "2;|5",
+            "2;5|2;6|7",
+            "5|6",
         ] {
             check(text, None);
         }
