@@ -272,7 +272,7 @@ const ROUTES: &[(Verb, &str, Operation)] = &[
     (Verb::Query, "dbs/*/colls/*/docs", Op::QueryItems),
     (Verb::Plan, "dbs/*/colls/*/docs", Op::QueryPlan),
     (Verb::Changes, "dbs/*/colls/*/docs", Op::Refuse("the change feed")),
-    (Verb::Batch, "dbs/*/colls/*/docs", Op::Refuse("batches")),
+    (Verb::Batch, "dbs/*/colls/*/docs", Op::Refuse("a batch")),
 ];
 
 struct Route {
@@ -365,7 +365,7 @@ mod tests {
             "POST /dbs/a/colls/b/docs x-ms-documentdb-isquery x-ms-cosmos-is-query-plan-request",
             "QueryPlan a b",
         );
-        check("POST /dbs/a/colls/b/docs x-ms-cosmos-is-batch-request", "Refuse(\"batches\") a b");
+        check("POST /dbs/a/colls/b/docs x-ms-cosmos-is-batch-request", "Refuse(\"a batch\") a b");
         check("GET /dbs/a/colls/b/docs a-im=Incremental", "Refuse(\"the change feed\") a b");
         check("GET /dbs/a/colls/b/pkranges a-im=Incremental", "ReadRanges a b");
         check("POST /dbs/a/colls/b/docs x-ms-documentdb-is-upsert=perhaps", "400");
