@@ -221,6 +221,9 @@ pub struct ChangesPage {
     pub changes: Vec<Changed>,
     /// Where to go on. Moves even when there is nothing to return.
     pub position: Position,
+    /// The page ended before what there is to read did. It may be empty all the same: a reader
+    /// of little that lies among much is shown that little page by page.
+    pub more: bool,
 }
 
 /// An item that was changed.

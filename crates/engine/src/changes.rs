@@ -59,8 +59,12 @@ impl Container {
         // What is kept may have been cut under the reader.
         let result = result.and_then(|()| floor::check(read.mode, &asked));
         let charge = charge::feed(page.bytes, page.changes.len());
-        let result =
-            result.map(|()| ChangesPage { position: position_of(parts), changes: page.changes });
+        let more = page.full;
+        let result = result.map(|()| ChangesPage {
+            position: position_of(parts),
+            changes: page.changes,
+            more,
+        });
         Ok(self.charged(Answer { at: first.at(lsn, None), charge, retry_after_ms: None, result }))
     }
 
@@ -88,6 +92,9 @@ impl Container {
                 return Ok(answer);
             }
             read.start = ChangesStart::After(page.position.clone());
+            if page.more {
+                continue;
+            }
             any_changed(&mut durable).await;
         }
     }

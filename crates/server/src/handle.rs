@@ -1,5 +1,6 @@
 //! From an operation to its answer. No arm knows about stored state: the engine does.
 
+mod changes;
 mod feed;
 mod item;
 mod operate;
@@ -21,7 +22,7 @@ use crate::route::Operation;
 /// A request that may be served.
 pub struct Call<'a> {
     /// The server.
-    pub server: &'a Server,
+    pub server: &'a Arc<Server>,
     /// What is asked for.
     pub operation: Operation,
     /// The path.
@@ -69,6 +70,8 @@ pub async fn handle(call: &Call<'_>) -> Result<Reply> {
         Operation::ReplaceItem => item::replace(call).await,
         Operation::DeleteItem => item::delete(call).await,
         Operation::ReadItems => feed::read(call).await,
+        Operation::ReadChanges => Box::pin(changes::read(call)).await,
+        Operation::ReadLag => Box::pin(changes::lag(call)).await,
         Operation::QueryItems => feed::query(call).await,
         Operation::QueryPlan => feed::plan(call),
         Operation::ListConflicts => feed::conflicts(call),

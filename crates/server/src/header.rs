@@ -21,6 +21,8 @@ headers! {
     CONTINUATION = "x-ms-continuation";
     END_EPK = "x-ms-end-epk";
     EXPIRY_SECONDS = "x-ms-documentdb-expiry-seconds";
+    FEED_DELETES = "x-astrarium-feed-deletes";
+    FEED_FORMAT = "x-ms-cosmos-changefeed-wire-format-version";
     INTENDED_RID = "x-ms-cosmos-intended-collection-rid";
     IS_BATCH = "x-ms-cosmos-is-batch-request";
     IS_QUERY = "x-ms-documentdb-isquery";
@@ -28,6 +30,7 @@ headers! {
     IS_UPSERT = "x-ms-documentdb-is-upsert";
     ITEM_COUNT = "x-ms-item-count";
     ITEM_LSN = "x-ms-item-lsn";
+    LAST_EVENT_ID = "last-event-id";
     LSN = "lsn";
     MAX_ITEM_COUNT = "x-ms-max-item-count";
     MIN_THROUGHPUT = "x-ms-cosmos-min-throughput";
@@ -36,6 +39,7 @@ headers! {
     PARTITION_KEY = "x-ms-documentdb-partitionkey";
     POST_TRIGGER = "x-ms-documentdb-post-trigger-include";
     PREFER = "prefer";
+    PREFERENCE_APPLIED = "preference-applied";
     PRE_TRIGGER = "x-ms-documentdb-pre-trigger-include";
     RANGE_ID = "x-ms-documentdb-partitionkeyrangeid";
     READ_KEY_TYPE = "x-ms-read-key-type";

@@ -4,7 +4,7 @@ pub mod body;
 mod connection;
 mod cors;
 mod respond;
-mod watch;
+pub(crate) mod watch;
 
 use std::future::Future;
 use std::io;
@@ -55,6 +55,7 @@ pub async fn serve(listener: TcpListener, server: Arc<Server>, shutdown: impl Fu
         });
     }
     drop((listener, alive));
+    server.stop();
     watch.finish();
     let mut patience = pin!(sleep(server.options.shutdown_timeout));
     loop {

@@ -15,6 +15,7 @@ pub mod http;
 pub mod log;
 pub mod metrics;
 pub mod path;
+pub mod push;
 pub mod reply;
 pub mod request;
 pub mod route;
@@ -28,7 +29,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::Engine;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
 pub use http::serve;
@@ -56,6 +57,8 @@ pub struct Options {
     pub connections_max: usize,
     /// Memory for the bodies of requests under way.
     pub body_memory_bytes: usize,
+    /// How long a stream of events may be silent.
+    pub heartbeat: Duration,
 }
 
 impl Default for Options {
@@ -70,6 +73,7 @@ impl Default for Options {
             shutdown_timeout: Duration::from_secs(30),
             connections_max: 10_000,
             body_memory_bytes: 256 << 20,
+            heartbeat: Duration::from_secs(15),
         }
     }
 }
@@ -85,6 +89,7 @@ pub struct Server {
     certificate: Option<Bytes>,
     bodies: http::body::Budget,
     connections: Arc<Semaphore>,
+    stopping: watch::Sender<bool>,
 }
 
 impl Server {
@@ -105,7 +110,19 @@ impl Server {
             certificate,
             bodies: http::body::Budget::new(options.body_memory_bytes),
             connections: Arc::new(Semaphore::new(options.connections_max)),
+            stopping: watch::Sender::new(false),
             options,
         })
+    }
+
+    /// Ends what only waits.
+    fn stop(&self) {
+        self.stopping.send_replace(true);
+    }
+
+    /// Resolves when the server is told to stop: whoever waits for something to happen should
+    /// wait for this too.
+    pub(crate) async fn stopped(&self) {
+        let _ = self.stopping.subscribe().wait_for(|stopping| *stopping).await;
     }
 }

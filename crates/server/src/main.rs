@@ -141,6 +141,7 @@ fn server(settings: &Settings, engine: Arc<Engine>, port: u16) -> Result<Arc<Ser
         shutdown_timeout: settings.shutdown_timeout,
         connections_max: settings.connections_max,
         body_memory_bytes: settings.body_memory_mb << 20,
+        ..Options::default()
     };
     Ok(Server::new(engine, keys, Some(identity(settings)?), options))
 }

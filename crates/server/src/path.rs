@@ -12,6 +12,9 @@ use model::{Error, Fault, Result};
 /// Most segments of any path that is served.
 pub const SEGMENTS_MAX: usize = 6;
 
+/// Segments of `dbs/{name}/colls/{name}/lag`.
+const LAG_SEGMENTS: usize = 5;
+
 /// A decoded path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Path<'a>(Vec<Cow<'a, str>>);
@@ -54,7 +57,10 @@ impl<'a> Path<'a> {
     pub fn signed(&self) -> (&str, &[Cow<'a, str>]) {
         let segments = &self.0[..];
         match segments {
-            // Signed as if it were about the container itself.
+            // Signed as if they were about the container itself.
+            [.., lag] if segments.len() == LAG_SEGMENTS && lag == "lag" => {
+                ("colls", &segments[..segments.len() - 1])
+            }
             [.., operations, _] if operations == "operations" => {
                 ("colls", &segments[..segments.len() - 2])
             }
@@ -151,6 +157,8 @@ mod tests {
         check_signed("/dbs/A/colls/b/docs/", "docs dbs/A/colls/b");
         check_signed("/dbs/A/colls/b/docs/x%2By", "docs dbs/A/colls/b/docs/x+y");
         check_signed("/dbs/a/colls/b/operations/partitionkeydelete", "colls dbs/a/colls/b");
+        check_signed("/dbs/a/colls/b/lag", "colls dbs/a/colls/b");
+        check_signed("/dbs/lag", "dbs dbs/lag");
         check_signed("/offers", "offers ");
         check_signed("/offers/Of1", "offers offers/Of1");
     }

@@ -4,17 +4,21 @@
 //! answer with a dozen more (versions, replica LSNs, quotas, timings); no SDK reads them, and
 //! on a small answer they would cost more than the body.
 
+use std::convert::Infallible;
 use std::io::Write as _;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use engine::{At, Container};
-use http_body_util::Full;
+use hyper::body::{Frame, SizeHint};
 use hyper::header::{CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 use model::token::Etag;
 
 use crate::header;
 use crate::path::percent_encoded;
+use crate::push::Flow;
 
 /// An answer in the making.
 #[derive(Debug)]
@@ -25,6 +29,8 @@ pub struct Reply {
     pub headers: HeaderMap,
     /// The body, whole.
     pub body: Bytes,
+    /// The body, where it is made while it is sent.
+    pub flow: Option<Box<Flow>>,
     /// The texts of headers, one behind the other, and which is whose: a dozen small values
     /// share one piece of memory.
     texts: Vec<u8>,
@@ -41,7 +47,7 @@ impl Reply {
     pub fn empty(status: StatusCode) -> Self {
         let headers = HeaderMap::with_capacity(HEADERS);
         let (texts, named) = (Vec::with_capacity(TEXT_BYTES), Vec::with_capacity(HEADERS));
-        Self { status, headers, body: Bytes::new(), texts, named }
+        Self { status, headers, body: Bytes::new(), flow: None, texts, named }
     }
 
     /// An answer with a JSON body.
@@ -77,6 +83,12 @@ impl Reply {
     /// What was written since the last text belongs to this header.
     fn end_text(&mut self, name: &'static HeaderName) {
         self.named.push((name, self.texts.len() as u32));
+    }
+
+    /// Adds a header with something that prints itself.
+    pub fn set_shown(&mut self, name: &'static HeaderName, shown: &dyn std::fmt::Display) {
+        let _ = write!(self.texts, "{shown}");
+        self.end_text(name);
     }
 
     /// Adds the etag.
@@ -117,7 +129,7 @@ impl Reply {
     }
 
     /// The HTTP response.
-    pub fn into_response(mut self) -> Response<Full<Bytes>> {
+    pub fn into_response(mut self) -> Response<Body> {
         let texts = Bytes::from(self.texts);
         let mut start = 0;
         for (name, end) in self.named {
@@ -128,14 +140,54 @@ impl Reply {
             }
             start = end;
         }
-        let mut response = Response::new(Full::new(self.body));
+        let mut response = Response::new(match self.flow {
+            None => Body::Whole(self.body),
+            Some(flow) => Body::Flow(flow),
+        });
         *response.status_mut() = self.status;
         *response.headers_mut() = self.headers;
         response
     }
 }
 
-fn push_number(text: &mut Vec<u8>, mut number: u64) {
+/// The body of an answer.
+#[derive(Debug)]
+pub enum Body {
+    /// Known from the start.
+    Whole(Bytes),
+    /// Made while it is sent.
+    Flow(Box<Flow>),
+}
+
+impl hyper::body::Body for Body {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        match self.get_mut() {
+            Self::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
+            Self::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Self::Flow(flow) => flow.poll_next(cx).map(|chunk| Some(Ok(Frame::data(chunk?)))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self, Self::Whole(bytes) if bytes.is_empty())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Self::Flow(_) => SizeHint::default(),
+        }
+    }
+}
+
+/// Writes a number in decimal.
+pub fn push_number(text: &mut Vec<u8>, mut number: u64) {
     let mut digits = [0; 20];
     let mut at = digits.len();
     loop {

@@ -3,6 +3,8 @@
 //! What a client wrote wrongly is refused here, with the header's name in the message;
 //! below, nobody looks at a header again.
 
+pub mod changes;
+
 use bytes::Bytes;
 use engine::{Conditions, CreateOptions, Migration, Page, ReplaceOptions, Scope};
 use hyper::HeaderMap;

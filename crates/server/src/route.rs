@@ -54,6 +54,10 @@ pub enum Operation {
     DeleteItem,
     /// Reads all items, page by page.
     ReadItems,
+    /// Reads what has changed.
+    ReadChanges,
+    /// How much a reader of changes has still to read.
+    ReadLag,
     /// Finds items.
     QueryItems,
     /// How a client should run a query.
@@ -89,6 +93,8 @@ impl Operation {
             | Self::ReadRanges
             | Self::ReadItem
             | Self::ReadItems
+            | Self::ReadChanges
+            | Self::ReadLag
             | Self::QueryItems
             | Self::QueryPlan
             | Self::ListConflicts
@@ -256,6 +262,7 @@ const ROUTES: &[(Verb, &str, Operation)] = &[
     (Verb::Delete, "dbs/*/colls/*/udfs/*", Op::Delete(UserDefinedFunction)),
 
     (Verb::Get, "dbs/*/colls/*/pkranges", Op::ReadRanges),
+    (Verb::Get, "dbs/*/colls/*/lag", Op::ReadLag),
     (Verb::Get, "dbs/*/colls/*/conflicts", Op::ListConflicts),
     (Verb::Query, "dbs/*/colls/*/conflicts", Op::ListConflicts),
     (Verb::Get, "dbs/*/colls/*/conflicts/*", Op::MissingConflict),
@@ -271,7 +278,7 @@ const ROUTES: &[(Verb, &str, Operation)] = &[
     (Verb::Get, "dbs/*/colls/*/docs", Op::ReadItems),
     (Verb::Query, "dbs/*/colls/*/docs", Op::QueryItems),
     (Verb::Plan, "dbs/*/colls/*/docs", Op::QueryPlan),
-    (Verb::Changes, "dbs/*/colls/*/docs", Op::Refuse("the change feed")),
+    (Verb::Changes, "dbs/*/colls/*/docs", Op::ReadChanges),
     (Verb::Batch, "dbs/*/colls/*/docs", Op::Refuse("a batch")),
 ];
 
@@ -366,7 +373,9 @@ mod tests {
             "QueryPlan a b",
         );
         check("POST /dbs/a/colls/b/docs x-ms-cosmos-is-batch-request", "Refuse(\"a batch\") a b");
-        check("GET /dbs/a/colls/b/docs a-im=Incremental", "Refuse(\"the change feed\") a b");
+        check("GET /dbs/a/colls/b/docs a-im=Incremental", "ReadChanges a b");
+        check("GET /dbs/a/colls/b/docs/c a-im=Incremental", "ReadItem a b c");
+        check("GET /dbs/a/colls/b/lag", "ReadLag a b");
         check("GET /dbs/a/colls/b/pkranges a-im=Incremental", "ReadRanges a b");
         check("POST /dbs/a/colls/b/docs x-ms-documentdb-is-upsert=perhaps", "400");
     }

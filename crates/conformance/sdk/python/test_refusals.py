@@ -27,10 +27,6 @@ def test_batch(container):
         container.read_item("2", "a")
 
 
-def test_change_feed(container, item):
-    refused(lambda: list(container.query_items_change_feed(start_time="Beginning")))
-
-
 def test_running_a_stored_procedure(container):
     container.scripts.create_stored_procedure({"id": "s", "body": "function () {}"})
     refused(lambda: container.scripts.execute_stored_procedure("s", partition_key="a"))

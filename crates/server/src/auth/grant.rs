@@ -85,6 +85,8 @@ fn check_partition_key(claim: &Claim<'_>, permission: &Resource) -> Result<()> {
             | Operation::ReplaceItem
             | Operation::DeleteItem
             | Operation::ReadItems
+            | Operation::ReadChanges
+            | Operation::ReadLag
             | Operation::QueryItems
             | Operation::Refuse(_)
     );

@@ -9,7 +9,6 @@ use std::task::Poll;
 use std::time::Instant;
 
 use bytes::Bytes;
-use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_LENGTH, HOST, HeaderValue};
 use hyper::http::request::Parts;
@@ -21,7 +20,7 @@ use super::{body, cors};
 use crate::auth::{self, Claim};
 use crate::handle::{Call, handle};
 use crate::path::Path;
-use crate::reply::Reply;
+use crate::reply::{Body, Reply};
 use crate::request::Headers;
 use crate::route::{Operation, Verb, route};
 use crate::{Server, activity_id, date, header, wire};
@@ -42,10 +41,10 @@ pub struct Peer {
 pub async fn respond(
     peer: Arc<Peer>,
     request: Request<Incoming>,
-) -> Result<Response<Full<Bytes>>, Infallible> {
+) -> Result<Response<Body>, Infallible> {
     let peer = &*peer;
     let start = Instant::now();
-    let _busy = peer.activity.request(request.version() == Version::HTTP_2);
+    let busy = peer.activity.request(request.version() == Version::HTTP_2);
     let (parts, body) = request.into_parts();
     let activity = activity_id::of(&parts.headers);
     let routed = Routed::of(&parts);
@@ -67,6 +66,10 @@ pub async fn respond(
     if parts.method == Method::HEAD {
         reply.set(&CONTENT_LENGTH, HeaderValue::from(reply.body.len()));
         reply.body = Bytes::new();
+        reply.flow = None;
+    }
+    if let Some(flow) = &mut reply.flow {
+        flow.hold(busy);
     }
     let (took, bytes) = (start.elapsed(), (received, reply.body.len()));
     let status = reply.status.as_u16();
@@ -103,7 +106,7 @@ async fn answer(
     body: Incoming,
     received: &mut usize,
 ) -> model::Result<Reply> {
-    let server = &*peer.server;
+    let server = &peer.server;
     let headers = Headers(&parts.headers);
     let (path, operation) = (&routed.path, routed.operation);
     let claim = Claim { method: &parts.method, path, headers, operation, now: date::now() };

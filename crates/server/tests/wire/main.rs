@@ -4,6 +4,7 @@
 
 mod auth;
 mod bad_input;
+mod changes;
 mod resources;
 mod support;
 mod transport;

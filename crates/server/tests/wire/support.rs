@@ -76,6 +76,13 @@ impl Running {
     }
 }
 
+/// Lets this process have as many connections as the system allows.
+pub fn many_files() {
+    let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    limit.current = limit.maximum;
+    let _ = rustix::process::setrlimit(rustix::process::Resource::Nofile, limit);
+}
+
 /// Waits, but not for ever.
 pub async fn soon<F: Future>(future: F) -> F::Output {
     timeout(PATIENCE, future).await.expect("took too long")
@@ -221,6 +228,20 @@ impl Client {
     /// Reads what comes, whatever it is; false at the end.
     pub async fn has_more(&mut self) -> bool {
         self.fill().await.is_some()
+    }
+
+    /// Reads until some words have come, and gives what came up to their end.
+    pub async fn text_to(&mut self, words: &str) -> String {
+        loop {
+            let found = self.unread.windows(words.len()).position(|text| text == words.as_bytes());
+            match found {
+                Some(at) => {
+                    let text = self.unread.drain(..at + words.len()).collect();
+                    return String::from_utf8(text).unwrap();
+                }
+                None => self.fill().await.expect("the stream ended"),
+            }
+        }
     }
 
     async fn fill(&mut self) -> Option<()> {

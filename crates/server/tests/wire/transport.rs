@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::support::{Client, Request, Running, Signer, soon, start, start_with};
+use crate::support::{Client, Request, Running, Signer, many_files, soon, start, start_with};
 
 /// `GET /` over HTTP/2, and the endpoint that the answer names.
 async fn account_by_http2(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> String {
@@ -79,9 +79,7 @@ async fn a_handshake_that_never_ends() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_thousand_idle_connections() {
-    let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-    limit.current = limit.maximum;
-    let _ = rustix::process::setrlimit(rustix::process::Resource::Nofile, limit);
+    many_files();
     let running = start().await;
     let mut clients = Vec::new();
     for _ in 0..2000 {

@@ -1,0 +1,133 @@
+//! The change feed: a page at once, a page when there is one, or page after page as events.
+
+use engine::{Answer, ChangesPage, ChangesRead, ChangesStart, Container};
+use hyper::StatusCode;
+use hyper::header::{CACHE_CONTROL, ETAG, HeaderValue};
+use model::token::{Position, Session};
+use model::{Error, Result, charge};
+
+use super::Call;
+use super::item::{answered, read_charge};
+use crate::push::{Events, Flow};
+use crate::reply::Reply;
+use crate::request::changes::{ChangesRequest, Delivery};
+use crate::wire::changes::Writer;
+use crate::{header, wire};
+
+/// Empty pages that are read on behalf of a client before it is asked to come back for more:
+/// some clients take an empty page for the end.
+const EMPTY_PAGES_MAX: usize = 64;
+
+pub async fn read(call: &Call<'_>) -> Result<Reply> {
+    let container = call.container()?;
+    let wanted = call.headers.changes()?;
+    let session = call.headers.session()?;
+    let level = call.headers.consistency(call.server.options.consistency)?;
+    let mut answer = match wanted.delivery {
+        Delivery::AtOnce | Delivery::Events => {
+            read_on(&container, wanted.read.clone(), session.as_ref()).await?
+        }
+        Delivery::Within(_) => wait(call, &container, &wanted, session.as_ref()).await?,
+    };
+    answer.charge = read_charge(answer.charge, level);
+    if wanted.delivery == Delivery::Events {
+        return Ok(events(call, container, wanted, answer));
+    }
+    let mut reply = answered(&container, answer, |page| one(&container, &wanted, &page));
+    if let Delivery::Within(wait) = wanted.delivery {
+        reply.set_shown(&header::PREFERENCE_APPLIED, &format_args!("wait={}", wait.as_secs()));
+    }
+    Ok(reply)
+}
+
+/// A page; if nothing has changed, only its position.
+fn one(container: &Container, wanted: &ChangesRequest, page: &ChangesPage) -> Reply {
+    let mut reply = if page.changes.is_empty() && !page.more {
+        Reply::empty(StatusCode::NOT_MODIFIED)
+    } else {
+        let definition = container.definition();
+        let writer = Writer { form: wanted.form, key: &definition.partition_key };
+        Reply::json(StatusCode::OK, writer.page(container.rid(), &page.changes))
+    };
+    reply.set_number(&header::ITEM_COUNT, page.changes.len() as u64);
+    reply.set_shown(&ETAG, &page.position);
+    reply
+}
+
+/// The next page, if need be behind some empty ones.
+async fn read_on(
+    container: &Container,
+    mut read: ChangesRead,
+    session: Option<&Session>,
+) -> Result<Answer<ChangesPage>> {
+    let mut answer = container.read_changes(&read, session).await?;
+    for _ in 1..EMPTY_PAGES_MAX {
+        match &answer.result {
+            Ok(page) if page.changes.is_empty() && page.more => {
+                read.start = ChangesStart::After(page.position.clone());
+            }
+            _ => break,
+        }
+        answer = container.read_changes(&read, session).await?;
+    }
+    Ok(answer)
+}
+
+/// The next page as soon as it has changes. What there was when the time was up, or when the
+/// server is told to stop, if it never has.
+async fn wait(
+    call: &Call<'_>,
+    container: &Container,
+    wanted: &ChangesRequest,
+    session: Option<&Session>,
+) -> Result<Answer<ChangesPage>> {
+    let first = read_on(container, wanted.read.clone(), session).await?;
+    let (Delivery::Within(limit), Ok(page)) = (wanted.delivery, &first.result) else {
+        return Ok(first);
+    };
+    if !page.changes.is_empty() {
+        return Ok(first);
+    }
+    // From a position and not from "now", which would be another moment each time.
+    let start = ChangesStart::After(page.position.clone());
+    let read = ChangesRead { start, ..wanted.read.clone() };
+    tokio::select! {
+        waited = tokio::time::timeout(limit, container.await_changes(&read, session)) => {
+            match waited {
+                Ok(answer) => answer,
+                Err(_) => read_on(container, read, session).await,
+            }
+        }
+        () = call.server.stopped() => Ok(first),
+    }
+}
+
+/// Page after page, beginning with the one that is there. Whatever is wrong with the request has
+/// shown by now, so that it is refused as any other.
+fn events(
+    call: &Call<'_>,
+    container: std::sync::Arc<Container>,
+    wanted: ChangesRequest,
+    answer: Answer<ChangesPage>,
+) -> Reply {
+    let server = call.server.clone();
+    answered(&container.clone(), answer, |page| {
+        let mut reply = Reply::text(StatusCode::OK, "text/event-stream", "");
+        reply.set(&CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        reply.flow = Some(Box::new(Flow::new(Events::new(server, container, wanted, page))));
+        reply
+    })
+}
+
+pub async fn lag(call: &Call<'_>) -> Result<Reply> {
+    let container = call.container()?;
+    let position = call.headers.position().map_err(|error| {
+        Error::bad_request(format!("{}; a lag is measured from a position", error.message))
+    })?;
+    let scope = call.headers.scope()?;
+    let ranges = container.lag(&scope, &position.unwrap_or(Position::Lsn(0))).await?;
+    let mut reply = Reply::json(StatusCode::OK, wire::changes::lag(&ranges).to_string());
+    reply.set_container(&container);
+    reply.set_charge(charge::metadata());
+    Ok(reply)
+}
