@@ -6,6 +6,8 @@
 
 mod change;
 mod cleanup;
+mod growth;
+mod layout;
 mod record;
 mod rules;
 mod state;
@@ -22,7 +24,11 @@ use crate::api::{Link, Page, Resource, ResourcePage, storage};
 use crate::cache::Cache;
 use crate::{Container, Env, Kind};
 
+pub(crate) use growth::Growth;
+pub(crate) use record::PartitionRecord;
+
 use cleanup::Cleanup;
+use growth::Grown;
 use record::Counters;
 use state::{Entry, State};
 
@@ -39,11 +45,13 @@ pub struct Options {
     pub enforce_throughput: bool,
     /// Memory for items that were read lately.
     pub cache_bytes: usize,
+    /// A partition whose items have more bytes than this is split.
+    pub split_bytes: u64,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { enforce_throughput: false, cache_bytes: 64 << 20 }
+        Self { enforce_throughput: false, cache_bytes: 64 << 20, split_bytes: 50 << 30 }
     }
 }
 
@@ -58,6 +66,7 @@ pub struct Engine {
     changing: tokio::sync::Mutex<Counters>,
     secret: [u8; 32],
     cleanup: Cleanup,
+    grown: Grown,
     cache: Arc<Cache>,
 }
 
@@ -71,6 +80,7 @@ impl Engine {
             None => record::save_secret(&*owner, env.secret()).await?,
         };
         let cleanup = Cleanup::default();
+        let (grown, receiver) = Grown::new();
         let cache = Arc::new(Cache::new(options.cache_bytes));
         let state = state::restore(loaded.entries, &*stores, &cache, &env, &options).await?;
         let engine = Arc::new(Self {
@@ -82,9 +92,11 @@ impl Engine {
             changing: tokio::sync::Mutex::new(loaded.counters),
             secret,
             cleanup,
+            grown,
             cache,
         });
         engine.cleanup.start(&engine, loaded.garbage);
+        engine.start_growth(receiver, loaded.scaling);
         Ok(engine)
     }
 

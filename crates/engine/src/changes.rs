@@ -13,6 +13,7 @@ use kv::{Keyspace, Scan, View};
 use model::epk::{Epk, EpkRange};
 use model::token::{Position, Session};
 use model::{Error, Result, charge, limits};
+use tokio::sync::watch;
 
 use crate::Container;
 use crate::api::{Answer, Changed, ChangesPage, ChangesRead, ChangesStart, storage};
@@ -71,7 +72,9 @@ impl Container {
     ) -> Result<Answer<ChangesPage>> {
         let mut read = read.clone();
         loop {
-            // Looked at before reading: what becomes durable from here on wakes us.
+            // Looked at before reading: what becomes durable from here on wakes us, and so does a
+            // change of the layout, after which others have what we wait for.
+            let mut layouts = self.layouts();
             let mut durable: Vec<_> = self
                 .spans_of(&read.scope)?
                 .iter()
@@ -86,7 +89,7 @@ impl Container {
                 return Ok(answer);
             }
             read.start = ChangesStart::After(page.position.clone());
-            any_changed(&mut durable).await;
+            any_changed(&mut durable, &mut layouts).await;
         }
     }
 
@@ -159,16 +162,17 @@ fn position_of(parts: Vec<Part>) -> Position {
 }
 
 /// Resolves when any of the receivers has something new.
-async fn any_changed(receivers: &mut [tokio::sync::watch::Receiver<kv::CommitNo>]) {
-    if let [only] = receivers {
-        // An error means that the partition is gone; the next read says so.
-        let _ = only.changed().await;
-        return;
-    }
+async fn any_changed(
+    receivers: &mut [watch::Receiver<kv::CommitNo>],
+    layouts: &mut watch::Receiver<u64>,
+) {
     let mut waiting: Vec<_> =
         receivers.iter_mut().map(|receiver| Box::pin(receiver.changed())).collect();
+    let mut layout = std::pin::pin!(layouts.changed());
     std::future::poll_fn(|context| {
-        let ready = waiting.iter_mut().any(|changed| changed.as_mut().poll(context).is_ready());
+        // An error means that the partition is gone; the next read says so.
+        let ready = waiting.iter_mut().any(|changed| changed.as_mut().poll(context).is_ready())
+            || layout.as_mut().poll(context).is_ready();
         if ready { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
     })
     .await;
@@ -216,7 +220,7 @@ impl Part {
                 };
                 let chunk = view.scan(scan).await.map_err(storage)?;
                 for (key, stored) in &chunk.rows {
-                    let lsn = lsn_of(key)?;
+                    let lsn = keys::feed_lsn(key)?;
                     if page.ends_before(lsn) {
                         page.full = true;
                         return Ok(());
@@ -251,7 +255,10 @@ impl Part {
 /// The LSN just before the first change at or after a time.
 async fn before(partition: &Partition, ts_ms: u64) -> Result<u64> {
     let (complete, view) = partition.view();
-    let (mut low, mut high) = (0, complete);
+    if let Some(lsn) = before_seam(partition, &*view, ts_ms).await? {
+        return Ok(lsn);
+    }
+    let (mut low, mut high) = (partition.seam.map_or(0, |seam| seam.lsn), complete);
     // Times never go back along the feed, so the first live row after an LSN tells which way to go.
     while low < high {
         let middle = low + (high - low) / 2;
@@ -261,6 +268,34 @@ async fn before(partition: &Partition, ts_ms: u64) -> Result<u64> {
         }
     }
     Ok(low)
+}
+
+/// The same among the rows of merged partitions, whose times go back and forth: the first of them
+/// that is not too old. Nothing is left out; older changes of the other partitions may come along.
+async fn before_seam(partition: &Partition, view: &dyn View, ts_ms: u64) -> Result<Option<u64>> {
+    let Some(seam) = partition.seam.filter(|seam| ts_ms <= seam.ts_ms) else { return Ok(None) };
+    let mut from = Bound::Unbounded;
+    loop {
+        let scan = Scan {
+            keyspace: Keyspace::Feed,
+            from,
+            to: Bound::Excluded(keys::feed_start(seam.lsn + 1)),
+            reverse: false,
+            rows: CHUNK_ROWS,
+            bytes: limits::PAGE_BYTES,
+            keys_only: false,
+        };
+        let chunk = view.scan(scan).await.map_err(storage)?;
+        for (key, stored) in &chunk.rows {
+            if Change::decode(stored)?.ts_ms >= ts_ms {
+                return Ok(Some(keys::feed_lsn(key)?.saturating_sub(1)));
+            }
+        }
+        match chunk.resume {
+            Some(resume) => from = Bound::Excluded(resume),
+            None => return Ok(None),
+        }
+    }
 }
 
 async fn first_after(view: &dyn View, lsn: u64, complete: u64) -> Result<Option<(u64, Change)>> {
@@ -277,7 +312,7 @@ async fn first_after(view: &dyn View, lsn: u64, complete: u64) -> Result<Option<
         };
         let chunk = view.scan(scan).await.map_err(storage)?;
         if let Some((key, stored)) = chunk.rows.first() {
-            return Ok(Some((lsn_of(key)?, Change::decode(stored)?)));
+            return Ok(Some((keys::feed_lsn(key)?, Change::decode(stored)?)));
         }
     }
     Ok(None)
@@ -340,11 +375,6 @@ impl Blocks {
         let to = Bound::Excluded(keys::feed_start(end + 1));
         Ok(Some(Run { from: Bound::Included(keys::feed_start(start)), to }))
     }
-}
-
-fn lsn_of(feed_key: &[u8]) -> Result<u64> {
-    let lsn = feed_key.first_chunk().ok_or_else(|| keys::corrupt("a key of the feed"))?;
-    Ok(u64::from_be_bytes(*lsn))
 }
 
 /// A page being filled.

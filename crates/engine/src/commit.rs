@@ -21,6 +21,7 @@ use model::{Error, Fault, Result};
 
 use crate::api::storage;
 use crate::cache::Key;
+use crate::gate::Gate;
 use crate::keys::{self, Head};
 use crate::partition::Partition;
 
@@ -35,12 +36,13 @@ pub(crate) type Place = (Keyspace, Bytes);
 pub(crate) struct Writer {
     head: Head,
     overlay: Overlay,
+    pub(crate) gate: Gate,
 }
 
 impl Writer {
     pub(crate) fn new(head: Head, horizon: CommitNo) -> Mutex<Self> {
         let overlay = Overlay { horizon, newest: HashMap::new(), order: VecDeque::new() };
-        Mutex::new(Self { head, overlay })
+        Mutex::new(Self { head, overlay, gate: Gate::default() })
     }
 
     pub(crate) fn head(&self) -> Head {
@@ -81,6 +83,8 @@ impl Overlay {
 pub(crate) struct Draft<'a> {
     /// The LSN it will have.
     pub lsn: u64,
+    /// The number of the partition it is made in.
+    pub number: u32,
     /// Counters as they will be.
     pub head: Head,
     overlay: &'a Overlay,
@@ -187,6 +191,8 @@ impl Reads {
 
 /// What came of an attempt to decide.
 enum Outcome<T> {
+    /// The partition's rows are changing hands.
+    Wait,
     /// The reads are too old.
     ReadAgain,
     /// The decision looked at a key that was not read.
@@ -198,7 +204,8 @@ enum Outcome<T> {
 impl Partition {
     /// Reads `places`, decides, and makes the decision durable. Returns what was decided; a
     /// refusal comes with nothing written. `decide` may look at further keys: it then runs again
-    /// once they are read, so it must have no effects of its own.
+    /// once they are read, so it must have no effects of its own. `Fault::RangeGone` says that
+    /// the partition has been split or merged: nothing was written, others own its keys now.
     pub(crate) async fn commit<T>(
         &self,
         now_ms: u64,
@@ -210,13 +217,17 @@ impl Partition {
         loop {
             let outcome = {
                 let mut writer = self.writer();
-                match reads.oldest < Some(writer.overlay.horizon) && !reads.values.is_empty() {
+                if !writer.gate.is_open() {
+                    Outcome::Wait
+                } else if reads.oldest < Some(writer.overlay.horizon) && !reads.values.is_empty() {
                     // Somebody's write has been published and forgotten since we read.
-                    true => Outcome::ReadAgain,
-                    false => self.submit(&mut writer, now_ms, &reads.values, &mut decide)?,
+                    Outcome::ReadAgain
+                } else {
+                    self.submit(&mut writer, now_ms, &reads.values, &mut decide)?
                 }
             };
             match outcome {
+                Outcome::Wait => self.pass_gate().await?,
                 Outcome::ReadAgain => reads.renew(&*self.owner.published()).await?,
                 Outcome::Read(place) => reads.add(&*self.owner.published(), vec![place]).await?,
                 Outcome::Submitted(decided, ticket, lsn) => {
@@ -238,7 +249,9 @@ impl Partition {
         let lsn = writer.head.lsn + 1;
         let head = Head { lsn, ts_ms: now_ms.max(writer.head.ts_ms), ..writer.head };
         let batch = Vec::with_capacity(6);
-        let mut draft = Draft { lsn, head, overlay: &writer.overlay, reads, missing: None, batch };
+        let number = self.number;
+        let overlay = &writer.overlay;
+        let mut draft = Draft { lsn, number, head, overlay, reads, missing: None, batch };
         let decided = decide(&mut draft);
         let Draft { head, missing, mut batch, .. } = draft;
         if let Some(place) = missing {
@@ -246,6 +259,7 @@ impl Partition {
         }
         let decided = decided?;
         batch.push(Op::Put(Keyspace::Meta, keys::HEAD, head.encode()));
+        writer.gate.note(&batch);
         let remembered: Vec<(Place, Option<Bytes>)> = batch.iter().filter_map(remembered).collect();
         let ticket = self.submit_uncached(&remembered, batch)?;
         writer.head = head;

@@ -16,14 +16,17 @@ mod catalog;
 mod changes;
 mod commit;
 mod container;
+mod cut;
 mod env;
 mod feed;
+mod gate;
 mod item;
 mod keys;
 mod kind;
 mod offer;
 mod partition;
 mod rate;
+mod transfer;
 
 pub use api::{
     Answer, At, Changed, ChangesPage, ChangesRead, ChangesStart, Conditions, CreateOptions,

@@ -1,18 +1,20 @@
 //! One partition: a span of the key space, its owner in storage, and its single writer.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use kv::{Claim, Keyspace, Owner, PartitionId, Stores, View};
 use model::Result;
 use model::epk::EpkRange;
 use model::token::Session;
 use model::{Error, Fault};
+use tokio::sync::watch;
 
 use crate::api::{At, storage};
 use crate::cache::Cache;
 use crate::commit::Writer;
-use crate::keys::{self, Head};
+use crate::gate::{Remover, State};
+use crate::keys::{self, Head, Seam};
 
 /// A partition that is open.
 pub(crate) struct Partition {
@@ -29,6 +31,12 @@ pub(crate) struct Partition {
     pub(crate) cache: Arc<Cache>,
     /// The newest LSN that has been acknowledged. Every view published from now on has it.
     durable: AtomicU64,
+    /// Up to where the feed is that of merged partitions.
+    pub(crate) seam: Option<Seam>,
+    /// What the gate is, for those who wait at it.
+    pub(crate) gate: watch::Sender<State>,
+    /// Present once others own the keys: whoever lets go of the partition last has its rows removed.
+    pub(crate) remover: OnceLock<Remover>,
 }
 
 impl Partition {
@@ -45,11 +53,25 @@ impl Partition {
             .open_owner(PartitionId(u64::from(number)), Claim::Take)
             .await
             .map_err(storage)?;
+        Self::over(owner, cache, number, range, span, parents).await
+    }
+
+    /// The partition that an owner holds.
+    pub async fn over(
+        owner: Arc<dyn Owner>,
+        cache: Arc<Cache>,
+        number: u32,
+        range: Arc<str>,
+        span: EpkRange,
+        parents: Vec<String>,
+    ) -> Result<Arc<Self>> {
         let view = owner.published();
         let head = match view.get(Keyspace::Meta, &keys::HEAD).await.map_err(storage)? {
             Some(stored) => Head::decode(&stored)?,
             None => Head::default(),
         };
+        let seam = view.get(Keyspace::Meta, &keys::SEAM).await.map_err(storage)?;
+        let seam = seam.map(|stored| Seam::decode(&stored)).transpose()?;
         let writer = Writer::new(head, view.commit());
         Ok(Arc::new(Self {
             number,
@@ -60,6 +82,9 @@ impl Partition {
             writer,
             cache,
             durable: AtomicU64::new(head.lsn),
+            seam,
+            gate: watch::Sender::new(State::Open),
+            remover: OnceLock::new(),
         }))
     }
 
