@@ -230,13 +230,12 @@ fn adjacent(container: &Container, ranges: &[String]) -> Result<(Vec<Arc<Partiti
 
 /// The ids of partitions and of all they came from, oldest first.
 fn ancestors(parents: &[Arc<Partition>]) -> Vec<String> {
-    let mut ids: Vec<String> = Vec::new();
     let older = parents.iter().flat_map(|parent| parent.parents.iter().cloned());
-    for id in older.chain(parents.iter().map(|parent| parent.range.to_string())) {
-        if !ids.contains(&id) {
-            ids.push(id);
-        }
-    }
+    let mut ids: Vec<String> =
+        older.chain(parents.iter().map(|parent| parent.range.to_string())).collect();
+    // Ids grow, so their order is that of their making.
+    ids.sort_by_key(|id| id.parse::<u64>().unwrap_or(u64::MAX));
+    ids.dedup();
     ids
 }
 
