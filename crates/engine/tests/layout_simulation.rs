@@ -97,6 +97,70 @@ fn layouts_change_and_nothing_is_lost() {
     assert!(exchanges > 0, "some layout has changed");
 }
 
+/// Every batch of a split and of a merge is once the last one before a crash.
+#[test]
+fn a_crash_after_any_batch_leaves_a_whole_layout() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    for merge in [false, true] {
+        let mut batches = 0;
+        while runtime.block_on(crash_after(batches, merge)) {
+            batches += 1;
+        }
+        assert!(batches > 8, "there are that many steps");
+    }
+}
+
+/// Crashes after some batches of a split, or merge; false when it was done before.
+async fn crash_after(batches: usize, merge: bool) -> bool {
+    let (store, clock) = (Crashing::manual(), Arc::new(AtomicU64::new(1_700_000_000_000)));
+    let open = || Engine::open(Arc::new(store.clone()), env(&clock), Options::default());
+    let engine = with_sync(&store, open()).await.unwrap();
+    with_sync(&store, set_up(&engine, 0)).await;
+    let world = Arc::new(World {
+        container: engine.container("db", "c").unwrap(),
+        levels: 1,
+        crashed: AtomicBool::new(false),
+        writes: Mutex::default(),
+    });
+    for number in 0..60 {
+        with_sync(&store, write(world.clone(), number, number)).await;
+    }
+    if merge {
+        with_sync(&store, engine.split(&link(), "0")).await.unwrap();
+    }
+    let change = tokio::spawn({
+        let engine = engine.clone();
+        let merged = async move |engine: Arc<Engine>| engine.merge(&link(), &["1", "2"]).await;
+        async move { if merge { merged(engine).await } else { engine.split(&link(), "0").await } }
+    });
+    let mut tasks = Vec::new();
+    for number in 0..batches as u64 {
+        // A writer goes on beside it, so there is something to catch up with.
+        tasks.push(tokio::spawn(write(world.clone(), 100 + number, number)));
+        while store.queued() == 0 && !change.is_finished() {
+            tokio::task::yield_now().await;
+        }
+        store.sync(1);
+        tokio::task::yield_now().await;
+    }
+    let unfinished = !change.is_finished();
+    world.crashed.store(true, Ordering::Relaxed);
+    store.crash(0);
+    end(tasks).await;
+    let _ = change.await;
+    store.reopen();
+    with_sync(&store, check_rows(&store)).await;
+    let engine = with_sync(&store, open()).await.unwrap();
+    let container = engine.container("db", "c").unwrap();
+    let writes = world.writes.lock().unwrap().clone();
+    check_recovered(&container, 1, &writes, &HashMap::new()).await;
+    let ids: Vec<String> =
+        container.ranges().ranges.iter().map(|range| range.id.to_string()).collect();
+    let layouts = if merge { [vec!["1", "2"], vec!["3"]] } else { [vec!["0"], vec!["1", "2"]] };
+    assert!(layouts.iter().any(|layout| *layout == ids), "{ids:?}");
+    unfinished
+}
+
 async fn live_and_die(seed: u64) -> u64 {
     let mut dice = Dice(seed);
     let levels = if seed % 3 == 2 { 2 } else { 1 };

@@ -1,4 +1,5 @@
-//! Removes the rows of deleted containers and of partitions that were split or merged, in the background and across restarts.
+//! Removes the rows of deleted containers and of partitions that were split or merged, in the
+//! background and across restarts.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 

@@ -31,7 +31,7 @@ pub(crate) struct Growth {
 impl Growth {
     /// Has a partition split if it is too large. Called for every commit, and cheap.
     pub fn look(&self, container: &Container, partition: &Partition) {
-        if self.commits.fetch_add(1, Ordering::Relaxed) % COMMITS_BETWEEN != 0 {
+        if !self.commits.fetch_add(1, Ordering::Relaxed).is_multiple_of(COMMITS_BETWEEN) {
             return;
         }
         if partition.head().bytes <= self.split_bytes || self.told.swap(true, Ordering::AcqRel) {

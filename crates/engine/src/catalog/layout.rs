@@ -115,13 +115,11 @@ impl Engine {
         let mut counters = self.changing.lock().await;
         container.check_alive()?;
         let ancestors = ancestors(parents);
-        let mut id = unused_id(container);
         let mut records = Vec::with_capacity(spans.len());
-        for span in spans {
+        for (id, span) in (unused_id(container)..).zip(spans) {
             let (number, range) = (counters.partition, id.to_string());
             records.push(PartitionRecord { number, range, span, parents: ancestors.clone() });
             counters.partition += 1;
-            id += 1;
         }
         let mut batch = vec![record::put_counters(*counters)];
         batch.extend(records.iter().map(|record| record::put_garbage(record.number)));
