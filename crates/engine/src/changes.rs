@@ -15,6 +15,7 @@ use bytes::Bytes;
 use model::epk::{Epk, EpkRange};
 use model::token::{Position, Session};
 use model::{Error, Result, charge, limits};
+use tokio::sync::watch;
 
 use crate::Container;
 use crate::api::{Answer, Changed, ChangesMode, ChangesPage, ChangesRead, ChangesStart};
@@ -73,7 +74,9 @@ impl Container {
     ) -> Result<Answer<ChangesPage>> {
         let mut read = read.clone();
         loop {
-            // Looked at before reading: what becomes durable from here on wakes us.
+            // Looked at before reading: what becomes durable from here on wakes us, and so does a
+            // change of the layout, after which others have what we wait for.
+            let mut layouts = self.layouts();
             let mut durable: Vec<_> = self
                 .spans_of(&read.scope)?
                 .iter()
@@ -88,7 +91,7 @@ impl Container {
                 return Ok(answer);
             }
             read.start = ChangesStart::After(page.position.clone());
-            any_changed(&mut durable).await;
+            any_changed(&mut durable, &mut layouts).await;
         }
     }
 
@@ -175,16 +178,17 @@ fn position_at(pieces: Vec<(EpkRange, u64)>) -> Position {
 }
 
 /// Resolves when any of the receivers has something new.
-async fn any_changed(receivers: &mut [tokio::sync::watch::Receiver<kv::CommitNo>]) {
-    if let [only] = receivers {
-        // An error means that the partition is gone; the next read says so.
-        let _ = only.changed().await;
-        return;
-    }
+async fn any_changed(
+    receivers: &mut [watch::Receiver<kv::CommitNo>],
+    layouts: &mut watch::Receiver<u64>,
+) {
     let mut waiting: Vec<_> =
         receivers.iter_mut().map(|receiver| Box::pin(receiver.changed())).collect();
+    let mut layout = std::pin::pin!(layouts.changed());
     std::future::poll_fn(|context| {
-        let ready = waiting.iter_mut().any(|changed| changed.as_mut().poll(context).is_ready());
+        // An error means that the partition is gone; the next read says so.
+        let ready = waiting.iter_mut().any(|changed| changed.as_mut().poll(context).is_ready())
+            || layout.as_mut().poll(context).is_ready();
         if ready { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
     })
     .await;
@@ -291,11 +295,7 @@ impl Part {
             return Ok(floor.lsn - 1);
         }
         let (complete, view) = self.partition.view();
-        let mut lsn = floor.lsn;
-        for kind in kinds(mode) {
-            lsn = lsn.max(before(&*view, *kind, floor.lsn, complete, ts_ms).await?);
-        }
-        Ok(lsn)
+        before(&*view, kinds(mode), floor.lsn, complete, self.partition.seam, ts_ms).await
     }
 }
 

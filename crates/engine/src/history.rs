@@ -32,6 +32,12 @@ pub(crate) struct Floor {
     pub ts_ms: u64,
 }
 
+impl Floor {
+    fn joined(self, other: Self) -> Self {
+        Self { lsn: self.lsn.max(other.lsn), ts_ms: self.ts_ms.max(other.ts_ms) }
+    }
+}
+
 /// What is kept, and from where on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct History {
@@ -60,6 +66,18 @@ impl History {
             tombstones,
             log: if logs && !self.logs { now } else { self.log },
             deletes: if tombstones && !self.tombstones { now } else { self.deletes },
+        }
+    }
+
+    /// What is kept where partitions are merged: what all of them keep, from where on all do.
+    #[must_use]
+    pub fn joined(self, other: Self) -> Self {
+        Self {
+            logs: self.logs && other.logs,
+            images: self.images && other.images,
+            tombstones: self.tombstones && other.tombstones,
+            log: self.log.joined(other.log),
+            deletes: self.deletes.joined(other.deletes),
         }
     }
 

@@ -16,8 +16,10 @@ mod catalog;
 mod changes;
 mod commit;
 mod container;
+mod cut;
 mod env;
 mod feed;
+mod gate;
 mod history;
 mod housekeep;
 mod item;
@@ -27,6 +29,7 @@ mod offer;
 mod partition;
 mod rate;
 mod remove;
+mod transfer;
 mod version;
 
 pub use api::{
