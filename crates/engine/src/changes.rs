@@ -19,6 +19,7 @@ use tokio::sync::watch;
 
 use crate::Container;
 use crate::api::{Answer, Changed, ChangesMode, ChangesPage, ChangesRead, ChangesStart};
+use crate::container::Span;
 use crate::keys::Change;
 use crate::partition::Partition;
 use crate::version::Version;
@@ -115,9 +116,11 @@ impl Container {
             check_covered(position, spans.iter().map(|span| &span.keys))?;
         } else {
             for span in spans {
-                let mut part = Part::new(span.partition, span.keys, 0);
-                part.start(read, after).await?;
-                parts.push(part);
+                for keys in starts(&span, read) {
+                    let mut part = Part::new(span.partition.clone(), keys, 0);
+                    part.start(read, after).await?;
+                    parts.push(part);
+                }
             }
         }
         if let Some(began) = began.filter(|_| tells_deletes(read.mode)) {
@@ -130,6 +133,17 @@ impl Container {
         floor::check(read.mode, &parts)?;
         Ok(parts)
     }
+}
+
+/// The keys that a reader begins with apart: each piece of merged partitions at its own floor.
+fn starts(span: &Span, read: &ChangesRead) -> Vec<EpkRange> {
+    let pieces = &span.partition.pieces;
+    let floors = read.mode != ChangesMode::Latest { deletes: false };
+    let begins = matches!(read.start, ChangesStart::Beginning | ChangesStart::Since(_));
+    if !floors || !begins || pieces.is_empty() {
+        return vec![span.keys.clone()];
+    }
+    pieces.iter().filter_map(|piece| piece.keys.intersect(&span.keys)).collect()
 }
 
 /// A position of another scope would silently leave out what it does not mention.

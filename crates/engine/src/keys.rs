@@ -15,6 +15,7 @@
 //! Meta   'h'                         → Head     last LSN and counters
 //! Meta   'l'                         → History  what is kept in Log and 'd', and from where on
 //! Meta   'm'                         → Seam     only where rows of merged partitions are
+//! Meta   'p'                         → Pieces   floors of merged partitions, where they differ
 //! ```
 //!
 //! Integers are big-endian, so byte order is number order. The effective partition key comes
@@ -36,6 +37,9 @@ pub const HEAD: Bytes = Bytes::from_static(b"h");
 pub const HISTORY: Bytes = Bytes::from_static(b"l");
 /// Key of the [`Seam`] in `Meta`.
 pub const SEAM: Bytes = Bytes::from_static(b"m");
+
+/// Key of the [`Piece`](crate::pieces::Piece)s in `Meta`.
+pub const PIECES: Bytes = Bytes::from_static(b"p");
 
 /// LSNs of one block, as a power of two. A reader passes at most a block of dead rows per live one.
 const BLOCK_BITS: u32 = 8;

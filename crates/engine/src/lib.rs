@@ -27,6 +27,7 @@ mod keys;
 mod kind;
 mod offer;
 mod partition;
+mod pieces;
 mod rate;
 mod remove;
 mod transfer;

@@ -17,6 +17,7 @@ use crate::gate::{Remover, State};
 use crate::history::History;
 use crate::housekeep::Chores;
 use crate::keys::{self, Head, Seam};
+use crate::pieces::Piece;
 
 /// A partition that is open.
 pub(crate) struct Partition {
@@ -37,6 +38,8 @@ pub(crate) struct Partition {
     pub(crate) chores: tokio::sync::Mutex<Chores>,
     /// Up to where the feed is that of merged partitions.
     pub(crate) seam: Option<Seam>,
+    /// From where on history is kept for the keys of merged partitions, where that differs.
+    pub(crate) pieces: Vec<Piece>,
     /// What the gate is, for those who wait at it.
     pub(crate) gate: watch::Sender<State>,
     /// Present once others own the keys: whoever lets go of the partition last has its rows removed.
@@ -76,6 +79,8 @@ impl Partition {
         };
         let seam = view.get(Keyspace::Meta, &keys::SEAM).await.map_err(storage)?;
         let seam = seam.map(|stored| Seam::decode(&stored)).transpose()?;
+        let pieces = view.get(Keyspace::Meta, &keys::PIECES).await.map_err(storage)?;
+        let pieces = pieces.map(|stored| Piece::decode(&stored)).transpose()?.unwrap_or_default();
         let history = match view.get(Keyspace::Meta, &keys::HISTORY).await.map_err(storage)? {
             Some(stored) => History::decode(&stored)?,
             // Nothing is kept until a container says so; what was before is below the floor.
@@ -93,6 +98,7 @@ impl Partition {
             durable: AtomicU64::new(head.lsn),
             chores: tokio::sync::Mutex::default(),
             seam,
+            pieces,
             gate: watch::Sender::new(State::Open),
             remover: OnceLock::new(),
         }))

@@ -19,13 +19,13 @@ use model::Result;
 use crate::api::storage;
 use crate::cache::Cache;
 use crate::catalog::PartitionRecord;
-use crate::changes::stream::{Kind, newest_ts};
 use crate::commit::Place;
 use crate::cut;
 use crate::gate;
-use crate::history::{Floor, History};
+use crate::history::History;
 use crate::keys::{self, Change, Head, Row, Seam, Slot};
 use crate::partition::Partition;
+use crate::pieces::Piece;
 use crate::version::Version;
 
 /// Most rows of one batch.
@@ -75,9 +75,7 @@ impl Transfer {
     async fn copy_one(&mut self, from: &Partition, all: &[Arc<Partition>]) -> Result<()> {
         // What is newer than this is noted, so the copy need not run after the writers.
         let tail = Bound::Excluded(keys::feed_start(from.head().lsn + 1));
-        // What is below the floor of any will be below that of all.
-        let floor = all.iter().map(|one| one.history().log.lsn).max().unwrap_or(0);
-        let logged = Bound::Included(keys::feed_start(floor + 1));
+        let logged = Bound::Included(keys::feed_start(from.history().log.lsn + 1));
         let run = |from, to| (Bound::Included(from), Bound::Excluded(to));
         for (keyspace, run) in [
             (Keyspace::Feed, (Bound::Unbounded, tail.clone())),
@@ -186,17 +184,26 @@ impl Transfer {
             [parent] => parent.seam,
             _ => Some(Seam { lsn, ts_ms }),
         };
-        let history = history_of(parents).await?;
+        let histories = parents.iter().map(|parent| parent.history());
+        let history = histories.reduce(History::joined).unwrap_or_default();
+        let pieces =
+            |parent: &Arc<Partition>| Piece::of(&parent.span, &parent.pieces, &parent.history());
+        let pieces: Vec<Piece> = parents.iter().flat_map(pieces).collect();
         let mut tickets = Vec::new();
         for child in &self.children {
             // Rids say in which partition an item was made, so its own numbers begin anew.
             let mut head = Head { lsn, ts_ms, ordinal: 0, ..child.head };
-            let mut batch = vec![Op::Put(Keyspace::Meta, keys::HISTORY, history.encode())];
+            let pieces = Piece::within(&pieces, &child.record.span);
+            let history = history.over(&pieces).encode();
+            let mut batch = vec![Op::Put(Keyspace::Meta, keys::HISTORY, history)];
             // The block of the newest commit is counted in the head until it is past.
             let newest = keys::log_block_key(lsn);
             head.log_block_bytes = log_block(&*child.owner.published(), &newest).await?;
             batch.push(Op::Delete(Keyspace::Index, newest));
             batch.push(Op::Put(Keyspace::Meta, keys::HEAD, head.encode()));
+            if pieces.len() > 1 {
+                batch.push(Op::Put(Keyspace::Meta, keys::PIECES, Piece::encode(&pieces)));
+            }
             batch.extend(seam.map(|seam| Op::Put(Keyspace::Meta, keys::SEAM, seam.encode())));
             tickets.push(gate::submit(&*child.owner, batch).await?);
         }
@@ -294,32 +301,6 @@ async fn count_log_block(view: &dyn View, key: Bytes, change: i64) -> Result<Op>
         0 => Op::Delete(Keyspace::Index, key),
         size => Op::Put(Keyspace::Index, key, keys::encode_size(size)),
     })
-}
-
-/// What the partitions keep that take the place of others.
-async fn history_of(parents: &[Arc<Partition>]) -> Result<History> {
-    let histories = parents.iter().map(|parent| parent.history());
-    let mut history = histories.reduce(History::joined).unwrap_or_default();
-    for parent in parents {
-        let own = parent.history();
-        history.log.ts_ms = raised(parent, Kind::Logged, own.log, history.log).await?;
-        history.deletes.ts_ms = raised(parent, Kind::Deleted, own.deletes, history.deletes).await?;
-    }
-    Ok(history)
-}
-
-/// The time of a floor that covers what a partition has below it: readers from before that time
-/// would miss it.
-async fn raised(parent: &Partition, kind: Kind, own: Floor, floor: Floor) -> Result<u64> {
-    if own.lsn >= floor.lsn {
-        return Ok(floor.ts_ms);
-    }
-    // Writers wait, so the rows of an earlier merge are not looked at one by one.
-    let after = own.lsn.max(parent.seam.map_or(0, |seam| seam.lsn));
-    let merged = parent.seam.filter(|seam| own.lsn < seam.lsn).map(|seam| seam.ts_ms);
-    let view = parent.owner.published();
-    let newest = newest_ts(&*view, kind, after, floor.lsn.max(after), None).await?;
-    Ok(floor.ts_ms.max(merged.unwrap_or(0)).max(newest.unwrap_or(0)))
 }
 
 /// The item that a row belongs to.

@@ -18,6 +18,7 @@ use model::{Fault, Result};
 use serde_json::{Map, Value, json};
 
 const LATEST: ChangesMode = ChangesMode::Latest { deletes: false };
+const DELETES: ChangesMode = ChangesMode::Latest { deletes: true };
 
 struct Account {
     store: Crashing,
@@ -551,4 +552,86 @@ async fn writers_see_nothing_of_it() {
     assert!(written.load(Ordering::Relaxed) > 100);
     engine.close().await.unwrap();
     std::fs::remove_dir_all(&dir).unwrap();
+}
+
+/// Keys that two ranges own.
+async fn key_of_each(container: &Container) -> (usize, usize) {
+    let ranges = container.ranges().ranges;
+    let definition = container.definition();
+    let owned = |n: usize| {
+        let epk = |value: &usize| definition.partition_key.epk(&key(value));
+        (0..100).find(|value| ranges[n].span.contains(&epk(value))).unwrap()
+    };
+    (owned(0), owned(1))
+}
+
+async fn read(
+    account: &Account,
+    scope: &Scope,
+    mode: ChangesMode,
+    start: ChangesStart,
+) -> Result<(Vec<String>, Position)> {
+    let read = ChangesRead { scope: scope.clone(), start, mode, items: Some(1000) };
+    let page = account.container().read_changes(&read, None).await?.result?;
+    Ok((names(page.changes.into_iter().map(|change| change.body)), page.position))
+}
+
+#[tokio::test]
+async fn a_merge_turns_nobody_away_who_has_missed_nothing() {
+    let options = Options { housekeeping: None, ..Options::default() };
+    let key = json!({"paths": ["/pk"], "kind": "Hash", "version": 2});
+    let mut account = Account::new(options, key).await;
+    let policy = json!({"retentionDuration": 1, "tombstoneDuration": 1});
+    let body = object(json!({"id": "c", "changeFeedPolicy": policy}));
+    account.engine.replace(&link(), body, ReplaceOptions::default()).await.unwrap();
+    fill(&account.container(), 40).await;
+    account.split("0").await.unwrap();
+    let (quiet, busy) = key_of_each(&account.container()).await;
+    let none = Conditions::default();
+    for n in 0..300 {
+        put(&account.container(), busy, &format!("busy {n}")).await.unwrap();
+    }
+    for id in ["busy 1", "busy 2"] {
+        let deleted = account.container().delete_item(id, Some(self::key(busy)), &none).await;
+        deleted.unwrap().result.unwrap();
+    }
+    account.clock.fetch_add(90_000, Ordering::Relaxed);
+    while account.engine.housekeep().await {}
+    // The floors are far apart now, and all that the quiet range has is below that of the other.
+    let span = account.container().ranges().ranges[0].span.clone();
+    put(&account.container(), quiet, "first").await.unwrap();
+    let (modes, scope) = ([ChangesMode::AllVersions, DELETES], Scope::Range("1".into()));
+    let mut etags = Vec::new();
+    for mode in modes {
+        etags.push(read(&account, &scope, mode, ChangesStart::Now).await.unwrap().1);
+    }
+    let before_ms = account.clock.fetch_add(10, Ordering::Relaxed);
+    put(&account.container(), quiet, "second").await.unwrap();
+    account.merge(&["1", "2"]).await.unwrap();
+    for layout in 0..3 {
+        for (mode, etag) in modes.iter().zip(&etags) {
+            let start = ChangesStart::After(etag.clone());
+            let (names, _) = read(&account, &Scope::Epk(span.clone()), *mode, start).await.unwrap();
+            assert_eq!(names, ["second"], "{mode:?} {layout}");
+            let start = ChangesStart::Since(before_ms);
+            let (names, etag) = read(&account, &Scope::Everything, *mode, start).await.unwrap();
+            assert_eq!(names, ["first", "second"], "{mode:?} {layout}");
+            let start = ChangesStart::After(etag);
+            let (names, _) = read(&account, &Scope::Everything, *mode, start).await.unwrap();
+            assert_eq!(names, [""; 0]);
+        }
+        let all = ChangesMode::AllVersions;
+        let beginning =
+            read(&account, &Scope::Everything, all, ChangesStart::Beginning).await.unwrap();
+        assert_eq!(beginning.0, ["first", "second"]);
+        // Whoever read the busy range from below its floor is still told.
+        let start = ChangesStart::After(Position::Lsn(100));
+        let scope = Scope::Key(self::key(busy));
+        let error = read(&account, &scope, all, start).await.unwrap_err();
+        assert_eq!(error.fault, Fault::HistoryPurged);
+        match layout {
+            0 => account.restart().await,
+            _ => account.split(&account.ids()[0]).await.unwrap(),
+        }
+    }
 }

@@ -157,8 +157,10 @@ impl Container {
             for (key, version) in old {
                 let lsn = keys::lsn_of(&key[1..])?;
                 if lsn > draft.history.deletes.lsn {
-                    // Times may go back where partitions were merged.
-                    let ts_ms = version.ts_ms.max(draft.history.deletes.ts_ms);
+                    // Where partitions were merged, times go back and forth: of what lies below,
+                    // deleted or not, nothing is newer than the seam.
+                    let seam = partition.seam.filter(|seam| lsn <= seam.lsn);
+                    let ts_ms = seam.map_or(version.ts_ms, |seam| seam.ts_ms);
                     draft.history.deletes = Floor { lsn, ts_ms };
                 }
                 let slot = draft.get(&(Keyspace::Docs, version.item_key.clone()))?;
