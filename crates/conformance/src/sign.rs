@@ -28,7 +28,7 @@ pub fn resource(path: &str) -> (String, String) {
     match steps.as_slice() {
         [] => (String::new(), String::new()),
         ["offers", rid] => ("offers".into(), rid.to_lowercase()),
-        [owner @ .., "operations", "partitionkeydelete"] => ("colls".into(), owner.join("/")),
+        [owner @ .., "operations", _] => ("colls".into(), owner.join("/")),
         [owner @ .., "lag"] if steps.len() == 5 => ("colls".into(), owner.join("/")),
         [owner @ .., kind] if steps.len() % 2 == 1 => ((*kind).into(), owner.join("/")),
         [.., kind, _] => ((*kind).into(), steps.join("/")),

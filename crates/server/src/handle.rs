@@ -3,6 +3,7 @@
 mod changes;
 mod feed;
 mod item;
+mod layout;
 mod operate;
 mod resource;
 
@@ -71,6 +72,8 @@ pub async fn handle(call: &Call<'_>) -> Result<Reply> {
         Operation::DeleteItem => item::delete(call).await,
         Operation::ReadItems => feed::read(call).await,
         Operation::ReadChanges => Box::pin(changes::read(call)).await,
+        Operation::SplitRange => Box::pin(layout::split(call)).await,
+        Operation::MergeRanges => Box::pin(layout::merge(call)).await,
         Operation::ReadLag => Box::pin(changes::lag(call)).await,
         Operation::QueryItems => feed::query(call).await,
         Operation::QueryPlan => feed::plan(call),

@@ -58,6 +58,10 @@ pub enum Operation {
     ReadChanges,
     /// How much a reader of changes has still to read.
     ReadLag,
+    /// Cuts a partition key range in two.
+    SplitRange,
+    /// Makes one partition key range of several.
+    MergeRanges,
     /// Finds items.
     QueryItems,
     /// How a client should run a query.
@@ -107,6 +111,8 @@ impl Operation {
             | Self::UpsertItem
             | Self::ReplaceItem
             | Self::DeleteItem
+            | Self::SplitRange
+            | Self::MergeRanges
             | Self::Refuse(_) => Access::Write,
         }
     }
@@ -267,6 +273,8 @@ const ROUTES: &[(Verb, &str, Operation)] = &[
     (Verb::Query, "dbs/*/colls/*/conflicts", Op::ListConflicts),
     (Verb::Get, "dbs/*/colls/*/conflicts/*", Op::MissingConflict),
     (Verb::Delete, "dbs/*/colls/*/conflicts/*", Op::MissingConflict),
+    (Verb::Post, "dbs/*/colls/*/operations/split", Op::SplitRange),
+    (Verb::Post, "dbs/*/colls/*/operations/merge", Op::MergeRanges),
     (Verb::Post, "dbs/*/colls/*/operations/partitionkeydelete", Op::Refuse("deleting by partition key")),
 
     (Verb::Get, "dbs/*/colls/*/docs/*", Op::ReadItem),
@@ -376,6 +384,7 @@ mod tests {
         check("GET /dbs/a/colls/b/docs a-im=Incremental", "ReadChanges a b");
         check("GET /dbs/a/colls/b/docs/c a-im=Incremental", "ReadItem a b c");
         check("GET /dbs/a/colls/b/lag", "ReadLag a b");
+        check("POST /dbs/a/colls/b/operations/split", "SplitRange a b split");
         check("GET /dbs/a/colls/b/pkranges a-im=Incremental", "ReadRanges a b");
         check("POST /dbs/a/colls/b/docs x-ms-documentdb-is-upsert=perhaps", "400");
     }
