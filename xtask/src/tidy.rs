@@ -37,7 +37,33 @@ pub fn violations() -> Vec<String> {
         let name = file.strip_prefix(root()).unwrap_or(&file).display().to_string();
         wrong.extend(file_violations(&name, &text));
     }
+    let table = fs::read_to_string(root().join("COMPATIBILITY.md")).unwrap_or_default();
+    wrong.extend(
+        proofs(&table).into_iter().filter(|proof| !exists(proof)).map(|proof| {
+            format!("COMPATIBILITY.md names {proof} as a proof, which does not exist")
+        }),
+    );
     wrong
+}
+
+/// The cases and Python tests that the table of compatibility names.
+fn proofs(table: &str) -> Vec<String> {
+    let words = table.split(|c: char| c.is_whitespace() || "|,();:`".contains(c));
+    let is_proof = |word: &&str| word.ends_with(".case") || word.starts_with("test_");
+    words.filter(is_proof).map(str::to_owned).collect()
+}
+
+fn exists(proof: &str) -> bool {
+    let conformance = root().join("crates/conformance");
+    if proof.ends_with(".case") {
+        return conformance.join("cases").join(proof).is_file();
+    }
+    let tests = fs::read_dir(conformance.join("sdk/python")).into_iter().flatten();
+    tests.filter_map(|entry| Some(entry.ok()?.path())).any(|path| {
+        let is_file = path.file_stem().is_some_and(|stem| stem == proof);
+        is_file
+            || fs::read_to_string(&path).is_ok_and(|text| text.contains(&format!("def {proof}(")))
+    })
 }
 
 /// Dependencies that a crate should not have.

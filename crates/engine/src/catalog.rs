@@ -6,6 +6,8 @@
 
 mod change;
 mod cleanup;
+mod growth;
+mod layout;
 mod record;
 mod rules;
 mod state;
@@ -24,7 +26,11 @@ use crate::cache::Cache;
 use crate::housekeep::Housekeeping;
 use crate::{Container, Env, Kind};
 
+pub(crate) use growth::Growth;
+pub(crate) use record::PartitionRecord;
+
 use cleanup::Cleanup;
+use growth::Grown;
 use record::Counters;
 use state::{Entry, State};
 
@@ -43,6 +49,8 @@ pub struct Options {
     pub cache_bytes: usize,
     /// How often background work is looked for; `None`: only when asked for.
     pub housekeeping: Option<Duration>,
+    /// A partition whose items have more bytes than this is split.
+    pub split_bytes: u64,
 }
 
 impl Default for Options {
@@ -51,6 +59,7 @@ impl Default for Options {
             enforce_throughput: false,
             cache_bytes: 64 << 20,
             housekeeping: Some(Duration::from_secs(2)),
+            split_bytes: 50 << 30,
         }
     }
 }
@@ -67,6 +76,7 @@ pub struct Engine {
     secret: [u8; 32],
     cleanup: Cleanup,
     housekeeping: Housekeeping,
+    grown: Grown,
     cache: Arc<Cache>,
 }
 
@@ -80,6 +90,7 @@ impl Engine {
             None => record::save_secret(&*owner, env.secret()).await?,
         };
         let cleanup = Cleanup::default();
+        let (grown, receiver) = Grown::new();
         let cache = Arc::new(Cache::new(options.cache_bytes));
         let state = state::restore(loaded.entries, &*stores, &cache, &env, &options).await?;
         let engine = Arc::new(Self {
@@ -92,9 +103,11 @@ impl Engine {
             secret,
             cleanup,
             housekeeping: Housekeeping::default(),
+            grown,
             cache,
         });
         engine.cleanup.start(&engine, loaded.garbage);
+        engine.start_growth(receiver, loaded.scaling);
         if let Some(interval) = engine.options.housekeeping {
             engine.housekeeping.start(&engine, interval);
         }

@@ -15,9 +15,11 @@ use bytes::Bytes;
 use model::epk::{Epk, EpkRange};
 use model::token::{Position, Session};
 use model::{Error, Result, charge, limits};
+use tokio::sync::watch;
 
 use crate::Container;
 use crate::api::{Answer, Changed, ChangesMode, ChangesPage, ChangesRead, ChangesStart};
+use crate::container::Span;
 use crate::keys::Change;
 use crate::partition::Partition;
 use crate::version::Version;
@@ -77,7 +79,9 @@ impl Container {
     ) -> Result<Answer<ChangesPage>> {
         let mut read = read.clone();
         loop {
-            // Looked at before reading: what becomes durable from here on wakes us.
+            // Looked at before reading: what becomes durable from here on wakes us, and so does a
+            // change of the layout, after which others have what we wait for.
+            let mut layouts = self.layouts();
             let mut durable: Vec<_> = self
                 .spans_of(&read.scope)?
                 .iter()
@@ -95,7 +99,7 @@ impl Container {
             if page.more {
                 continue;
             }
-            any_changed(&mut durable).await;
+            any_changed(&mut durable, &mut layouts).await;
         }
     }
 
@@ -119,9 +123,11 @@ impl Container {
             check_covered(position, spans.iter().map(|span| &span.keys))?;
         } else {
             for span in spans {
-                let mut part = Part::new(span.partition, span.keys, 0);
-                part.start(read, after).await?;
-                parts.push(part);
+                for keys in starts(&span, read) {
+                    let mut part = Part::new(span.partition.clone(), keys, 0);
+                    part.start(read, after).await?;
+                    parts.push(part);
+                }
             }
         }
         if let Some(began) = began.filter(|_| tells_deletes(read.mode)) {
@@ -134,6 +140,17 @@ impl Container {
         floor::check(read.mode, &parts)?;
         Ok(parts)
     }
+}
+
+/// The keys that a reader begins with apart: each piece of merged partitions at its own floor.
+fn starts(span: &Span, read: &ChangesRead) -> Vec<EpkRange> {
+    let pieces = &span.partition.pieces;
+    let floors = read.mode != ChangesMode::Latest { deletes: false };
+    let begins = matches!(read.start, ChangesStart::Beginning | ChangesStart::Since(_));
+    if !floors || !begins || pieces.is_empty() {
+        return vec![span.keys.clone()];
+    }
+    pieces.iter().filter_map(|piece| piece.keys.intersect(&span.keys)).collect()
 }
 
 /// A position of another scope would silently leave out what it does not mention.
@@ -182,16 +199,17 @@ fn position_at(pieces: Vec<(EpkRange, u64)>) -> Position {
 }
 
 /// Resolves when any of the receivers has something new.
-async fn any_changed(receivers: &mut [tokio::sync::watch::Receiver<kv::CommitNo>]) {
-    if let [only] = receivers {
-        // An error means that the partition is gone; the next read says so.
-        let _ = only.changed().await;
-        return;
-    }
+async fn any_changed(
+    receivers: &mut [watch::Receiver<kv::CommitNo>],
+    layouts: &mut watch::Receiver<u64>,
+) {
     let mut waiting: Vec<_> =
         receivers.iter_mut().map(|receiver| Box::pin(receiver.changed())).collect();
+    let mut layout = std::pin::pin!(layouts.changed());
     std::future::poll_fn(|context| {
-        let ready = waiting.iter_mut().any(|changed| changed.as_mut().poll(context).is_ready());
+        // An error means that the partition is gone; the next read says so.
+        let ready = waiting.iter_mut().any(|changed| changed.as_mut().poll(context).is_ready())
+            || layout.as_mut().poll(context).is_ready();
         if ready { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
     })
     .await;
@@ -298,11 +316,7 @@ impl Part {
             return Ok(floor.lsn - 1);
         }
         let (complete, view) = self.partition.view();
-        let mut lsn = floor.lsn;
-        for kind in kinds(mode) {
-            lsn = lsn.max(before(&*view, *kind, floor.lsn, complete, ts_ms).await?);
-        }
-        Ok(lsn)
+        before(&*view, kinds(mode), floor.lsn, complete, self.partition.seam, ts_ms).await
     }
 }
 

@@ -23,6 +23,7 @@ use model::{Error, Fault, Result};
 
 use crate::api::storage;
 use crate::cache::Key;
+use crate::gate::Gate;
 use crate::history::History;
 use crate::keys::{self, Head};
 use crate::partition::Partition;
@@ -41,12 +42,13 @@ pub(crate) struct Writer {
     /// The history has changed since it was stored; the next commit stores it.
     history_changed: bool,
     overlay: Overlay,
+    pub(crate) gate: Gate,
 }
 
 impl Writer {
     pub(crate) fn new(head: Head, history: History, horizon: CommitNo) -> Mutex<Self> {
         let overlay = Overlay { horizon, newest: HashMap::new(), order: VecDeque::new() };
-        Mutex::new(Self { head, history, history_changed: false, overlay })
+        Mutex::new(Self { head, history, history_changed: false, overlay, gate: Gate::default() })
     }
 
     pub(crate) fn history(&self) -> History {
@@ -107,7 +109,7 @@ pub(crate) struct Draft<'a> {
     pub head: Head,
     /// What is kept for readers of changes, as it will be.
     pub history: History,
-    /// The partition's number.
+    /// The number of the partition it is made in.
     pub number: u32,
     /// Places given out within this commit.
     pub places: u16,
@@ -215,6 +217,8 @@ impl Reads {
 
 /// What came of an attempt to decide.
 enum Outcome<T> {
+    /// The partition's rows are changing hands.
+    Wait,
     /// The reads are too old.
     ReadAgain,
     /// The decision looked at a key that was not read.
@@ -226,7 +230,8 @@ enum Outcome<T> {
 impl Partition {
     /// Reads `places`, decides, and makes the decision durable. Returns what was decided; a
     /// refusal comes with nothing written. `decide` may look at further keys: it then runs again
-    /// once they are read, so it must have no effects of its own.
+    /// once they are read, so it must have no effects of its own. `Fault::RangeGone` says that
+    /// the partition has been split or merged: nothing was written, others own its keys now.
     pub(crate) async fn commit<T>(
         &self,
         now_ms: u64,
@@ -238,13 +243,17 @@ impl Partition {
         loop {
             let outcome = {
                 let mut writer = self.writer();
-                match reads.oldest < Some(writer.overlay.horizon) && !reads.values.is_empty() {
+                if !writer.gate.is_open() {
+                    Outcome::Wait
+                } else if reads.oldest < Some(writer.overlay.horizon) && !reads.values.is_empty() {
                     // Somebody's write has been published and forgotten since we read.
-                    true => Outcome::ReadAgain,
-                    false => self.submit(&mut writer, now_ms, &reads.values, &mut decide)?,
+                    Outcome::ReadAgain
+                } else {
+                    self.submit(&mut writer, now_ms, &reads.values, &mut decide)?
                 }
             };
             match outcome {
+                Outcome::Wait => self.pass_gate().await?,
                 Outcome::ReadAgain => reads.renew(&*self.owner.published()).await?,
                 Outcome::Read(place) => reads.add(&*self.owner.published(), vec![place]).await?,
                 Outcome::Submitted(decided, ticket, lsn) => {
@@ -291,6 +300,7 @@ impl Partition {
         if writer.history_changed || history != writer.history {
             batch.push(Op::Put(Keyspace::Meta, keys::HISTORY, history.encode()));
         }
+        writer.gate.note(&batch);
         let images = history.images;
         let remembered: Vec<(Place, Option<Bytes>)> =
             batch.iter().filter_map(|op| remembered(op, images)).collect();

@@ -1,7 +1,7 @@
 //! An open container: its definition, its partitions, and the way from a key to its owner.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwap;
 use model::epk::Epk;
@@ -10,14 +10,18 @@ use model::policy::ContainerDefinition;
 use model::rid::{ChildKind, ChildRid, ContainerRid};
 use model::token::Etag;
 use model::{Error, Fault, Result};
+use tokio::sync::watch;
 
 use crate::Env;
 use crate::api::{Range, Ranges, Resource, Scope};
+use crate::catalog::Growth;
+use crate::commit::{Draft, Place};
 use crate::partition::Partition;
 use crate::rate::Rate;
 
 /// A container and its partitions.
 pub struct Container {
+    itself: Weak<Self>,
     pub(crate) rid: ContainerRid,
     rid_text: String,
     link: String,
@@ -30,6 +34,14 @@ pub struct Container {
     pub(crate) rate: Option<Arc<Rate>>,
     pub(crate) env: Env,
     deleted: AtomicBool,
+    /// Held while partitions are split or merged.
+    pub(crate) laying_out: tokio::sync::Mutex<()>,
+    /// Set while partitions are made for a throughput.
+    pub(crate) scaling: AtomicBool,
+    /// Rises when the partitions are others.
+    layouts: watch::Sender<u64>,
+    /// Looks after partitions that grow.
+    pub(crate) growth: OnceLock<Growth>,
 }
 
 /// What a container is opened with.
@@ -51,7 +63,8 @@ impl Container {
         for partition in &partitions {
             partition.writer().follow(&definition.change_feed);
         }
-        Arc::new(Self {
+        Arc::new_cyclic(|itself| Self {
+            itself: itself.clone(),
             rid,
             rid_text: resource.rid.clone(),
             link,
@@ -62,6 +75,10 @@ impl Container {
             rate,
             env,
             deleted: AtomicBool::new(false),
+            laying_out: tokio::sync::Mutex::default(),
+            scaling: AtomicBool::new(false),
+            layouts: watch::Sender::new(0),
+            growth: OnceLock::new(),
         })
     }
 
@@ -112,6 +129,56 @@ impl Container {
 
     pub(crate) fn partitions(&self) -> Arc<Vec<Arc<Partition>>> {
         self.partitions.load_full()
+    }
+
+    /// Puts partitions in the place of those that held their keys, and wakes who waits for changes.
+    pub(crate) fn lay_out(&self, gone: &[Arc<Partition>], new: Vec<Arc<Partition>>) {
+        let definition = self.definition();
+        for partition in &new {
+            partition.writer().follow(&definition.change_feed);
+        }
+        let gone = |one: &Arc<Partition>| gone.iter().any(|gone| gone.number == one.number);
+        let mut partitions: Vec<_> =
+            self.partitions().iter().filter(|one| !gone(one)).cloned().chain(new).collect();
+        partitions.sort_by(|a, b| a.span.min.cmp(&b.span.min));
+        let meet = |pair: &[Arc<Partition>]| pair[0].span.max == pair[1].span.min;
+        assert!(partitions.windows(2).all(meet), "partitions cover the key space without gap");
+        self.partitions.store(Arc::new(partitions));
+        self.layouts.send_modify(|layout| *layout += 1);
+    }
+
+    /// The shared form of this container.
+    pub(crate) fn itself(&self) -> Option<Arc<Self>> {
+        self.itself.upgrade()
+    }
+
+    /// Changes when the partitions do.
+    pub(crate) fn layouts(&self) -> watch::Receiver<u64> {
+        self.layouts.subscribe()
+    }
+
+    /// Commits in the partition that owns a key, whichever that is by the time it can decide.
+    /// Returns it with the outcome.
+    pub(crate) async fn commit<T>(
+        &self,
+        epk: &Epk,
+        places: Vec<Place>,
+        mut decide: impl FnMut(&mut Draft<'_>) -> Result<T>,
+    ) -> (Arc<Partition>, Result<T>) {
+        loop {
+            let partition = self.partition_of(epk);
+            let now_ms = self.env.now_ms();
+            match partition.commit(now_ms, places.clone(), &mut decide).await {
+                // It has been split or merged meanwhile; the new owners are in place already.
+                Err(error) if error.fault == Fault::RangeGone => {}
+                done => {
+                    if let Some(growth) = self.growth.get() {
+                        growth.look(self, &partition);
+                    }
+                    return (partition, done);
+                }
+            }
+        }
     }
 
     pub(crate) fn redefine(&self, resource: Arc<Resource>, definition: ContainerDefinition) {
@@ -190,7 +257,7 @@ fn cut(partition: &Arc<Partition>, wanted: &model::epk::EpkRange) -> Option<Span
     Some(Span { partition: partition.clone(), keys })
 }
 
-fn range_gone(id: &str) -> Error {
+pub(crate) fn range_gone(id: &str) -> Error {
     Error::new(
         Fault::RangeGone,
         format!(

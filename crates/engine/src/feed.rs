@@ -125,9 +125,14 @@ impl Container {
         }))
     }
 
-    /// Tells the continuations of one list from those of every other.
+    /// Tells the continuations of one list from those of every other. Ranges count as one list:
+    /// after a split or merge clients go on in another range, or a part of one, with what they have.
     fn token_scope(&self, scope: &Scope, filter: &[u8]) -> u64 {
-        let mut text = format!("{}\0{scope:?}\0", self.rid()).into_bytes();
+        let scope = match scope {
+            Scope::Range(_) | Scope::Epk(_) => "a range".to_owned(),
+            other => format!("{other:?}"),
+        };
+        let mut text = format!("{}\0{scope}\0", self.rid()).into_bytes();
         text.extend_from_slice(filter);
         epk::digest64(&text)
     }

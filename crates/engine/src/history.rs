@@ -19,6 +19,7 @@ use model::token::Etag;
 use crate::Container;
 use crate::commit::Draft;
 use crate::keys::{self, Change, Head, Reader, Row};
+use crate::pieces::Piece;
 use crate::version::Version;
 
 const STORED_VERSION: u8 = 1;
@@ -30,6 +31,17 @@ pub(crate) struct Floor {
     pub lsn: u64,
     /// Time of that commit, in milliseconds.
     pub ts_ms: u64,
+}
+
+impl Floor {
+    /// A floor that is good for both.
+    pub fn highest(self, other: Self) -> Self {
+        Self { lsn: self.lsn.max(other.lsn), ts_ms: self.ts_ms.max(other.ts_ms) }
+    }
+
+    fn lowest(self, other: Self) -> Self {
+        if other.lsn < self.lsn { other } else { self }
+    }
 }
 
 /// What is kept, and from where on.
@@ -60,6 +72,25 @@ impl History {
             tombstones,
             log: if logs && !self.logs { now } else { self.log },
             deletes: if tombstones && !self.tombstones { now } else { self.deletes },
+        }
+    }
+
+    /// What is kept of some pieces ([`crate::pieces`]): the floors of the whole are the lowest.
+    #[must_use]
+    pub fn over(self, pieces: &[Piece]) -> Self {
+        let log = pieces.iter().map(|piece| piece.log).reduce(Floor::lowest);
+        let deletes = pieces.iter().map(|piece| piece.deletes).reduce(Floor::lowest);
+        Self { log: log.unwrap_or(self.log), deletes: deletes.unwrap_or(self.deletes), ..self }
+    }
+
+    /// What all of several partitions keep.
+    #[must_use]
+    pub fn joined(self, other: Self) -> Self {
+        Self {
+            logs: self.logs && other.logs,
+            images: self.images && other.images,
+            tombstones: self.tombstones && other.tombstones,
+            ..self
         }
     }
 

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use model::Result;
+use model::{Fault, Result};
 use tokio::task::JoinHandle;
 
 use crate::partition::Partition;
@@ -80,6 +80,8 @@ impl Engine {
             for partition in container.partitions().iter() {
                 match container.housekeep(partition).await {
                     Ok(left) => more |= left,
+                    // It has been split or merged: the next round finds those that came of it.
+                    Err(error) if error.fault == Fault::RangeGone => more = true,
                     Err(error) => {
                         let range = &partition.range;
                         tracing::warn!(container = container.link(), %range, %error, "housekeeping");

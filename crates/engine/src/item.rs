@@ -78,8 +78,8 @@ impl Container {
         let item = Item::parse(&body)?;
         check_identity(&definition, &item, id, &key)?;
         let prefix = keys::key_prefix(&definition.partition_key, &key);
-        let partition = self.partition_of(&definition.partition_key.epk(&key));
-        if let Some(throttled) = self.throttle(&partition) {
+        let epk = definition.partition_key.epk(&key);
+        if let Some(throttled) = self.throttle(&self.partition_of(&epk)) {
             return Ok(throttled);
         }
         let item_key = keys::item_key(&prefix, &item.id);
@@ -91,7 +91,6 @@ impl Container {
             mode,
             conditions,
             container: self,
-            partition: &partition,
             key: &key,
             item,
             item_key,
@@ -99,7 +98,7 @@ impl Container {
             unique,
             definition: &definition,
         };
-        let done = partition.commit(self.env.now_ms(), places, |draft| put.decide(draft)).await;
+        let (partition, done) = self.commit(&epk, places, |draft| put.decide(draft)).await;
         let charge = match &done {
             Ok((written, _)) if written.created => charge::create(written.body.len(), terms),
             Ok((written, _)) => charge::replace(written.body.len(), terms),
@@ -118,8 +117,8 @@ impl Container {
         self.check_alive()?;
         let definition = self.definition();
         let key = self.item_partition_key(key)?;
-        let partition = self.partition_of(&definition.partition_key.epk(&key));
-        if let Some(throttled) = self.throttle(&partition) {
+        let epk = definition.partition_key.epk(&key);
+        if let Some(throttled) = self.throttle(&self.partition_of(&epk)) {
             return Ok(throttled);
         }
         let item_key = keys::item_key(&keys::key_prefix(&definition.partition_key, &key), id);
@@ -127,9 +126,8 @@ impl Container {
         let identity = identity(item_key, id, &key);
         let delete = Delete { id, conditions, default_ttl: definition.default_ttl, identity };
         let mut bytes = 0;
-        let done = partition
-            .commit(self.env.now_ms(), places, |draft| delete.decide(draft, &mut bytes))
-            .await;
+        let (partition, done) =
+            self.commit(&epk, places, |draft| delete.decide(draft, &mut bytes)).await;
         let charge = if done.is_ok() { charge::delete(bytes, 0) } else { charge::refused() };
         Ok(self.answer(&partition, charge, done))
     }
@@ -329,7 +327,6 @@ struct Put<'a> {
     mode: Mode,
     conditions: &'a Conditions,
     container: &'a Container,
-    partition: &'a Partition,
     definition: &'a ContainerDefinition,
     item: Item<'a>,
     item_key: Bytes,
@@ -435,7 +432,7 @@ impl Put<'_> {
 
     fn next_ordinal(&self, draft: &mut Draft<'_>) -> u64 {
         draft.head.ordinal += 1;
-        u64::from(self.partition.number) << ORDINAL_BITS | draft.head.ordinal
+        u64::from(draft.number) << ORDINAL_BITS | draft.head.ordinal
     }
 
     fn write(
@@ -445,7 +442,7 @@ impl Put<'_> {
         ts: u32,
         old: Option<&Row>,
     ) -> Result<ItemWrite> {
-        let etag = Etag::new(draft.lsn, self.partition.number, 0, ts);
+        let etag = Etag::new(draft.lsn, draft.number, 0, ts);
         let ttl = self.item.ttl.unwrap_or(0);
         self.replace_rows(draft, old)?;
         let rid = ItemRid { container: self.container.rid, ordinal }.to_string();

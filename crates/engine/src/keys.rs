@@ -14,6 +14,8 @@
 //! Index  'v' <block u64>             → u64      bytes of Log in the block, once it is past
 //! Meta   'h'                         → Head     last LSN and counters
 //! Meta   'l'                         → History  what is kept in Log and 'd', and from where on
+//! Meta   'm'                         → Seam     only where rows of merged partitions are
+//! Meta   'p'                         → Pieces   floors of merged partitions, where they differ
 //! ```
 //!
 //! Integers are big-endian, so byte order is number order. The effective partition key comes
@@ -33,9 +35,17 @@ pub const HEAD: Bytes = Bytes::from_static(b"h");
 
 /// Key of the [`History`](crate::history::History) in `Meta`.
 pub const HISTORY: Bytes = Bytes::from_static(b"l");
+/// Key of the [`Seam`] in `Meta`.
+pub const SEAM: Bytes = Bytes::from_static(b"m");
+
+/// Key of the [`Piece`](crate::pieces::Piece)s in `Meta`.
+pub const PIECES: Bytes = Bytes::from_static(b"p");
 
 /// LSNs of one block, as a power of two. A reader passes at most a block of dead rows per live one.
 const BLOCK_BITS: u32 = 8;
+
+/// Bytes of the hash of one level of a partition key.
+pub const HASH_BYTES: usize = 16;
 
 /// The LSN, the partition's number and the place within the commit.
 const FEED_KEY_BYTES: usize = 14;
@@ -45,6 +55,10 @@ pub fn key_prefix(definition: &Definition, key: &PartitionKey) -> Vec<u8> {
     let epk = definition.epk(key);
     let mut prefix = Vec::with_capacity(64);
     prefix.extend_from_slice(epk.as_bytes());
+    if key.0.is_empty() {
+        // The lowest place has no bytes; spelled out, items lie where it is and not by their ids.
+        prefix.resize(HASH_BYTES * definition.paths.len(), 0);
+    }
     if definition.version == 1 {
         key.encode(&mut prefix);
     }
@@ -389,6 +403,34 @@ impl Head {
             log_bytes: number()?,
             log_block_bytes: number()?,
         })
+    }
+}
+
+/// Up to where the feed has rows of several partitions that were merged. LSNs order the changes
+/// of a key there as everywhere, but times may go back from one row to the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seam {
+    /// The last LSN of the longest of them.
+    pub lsn: u64,
+    /// Not before the time of any change up to there.
+    pub ts_ms: u64,
+}
+
+impl Seam {
+    /// The stored form.
+    pub fn encode(&self) -> Bytes {
+        let mut out = BytesMut::with_capacity(16);
+        out.put_u64(self.lsn);
+        out.put_u64(self.ts_ms);
+        out.freeze()
+    }
+
+    /// Reads the stored form.
+    pub fn decode(stored: &[u8]) -> Result<Self> {
+        let mut reader = Reader { rest: stored };
+        let mut number =
+            || reader.take().map(u64::from_be_bytes).ok_or_else(|| corrupt("a seam of the feed"));
+        Ok(Self { lsn: number()?, ts_ms: number()? })
     }
 }
 

@@ -16,8 +16,10 @@ mod catalog;
 mod changes;
 mod commit;
 mod container;
+mod cut;
 mod env;
 mod feed;
+mod gate;
 mod history;
 mod housekeep;
 mod item;
@@ -25,8 +27,10 @@ mod keys;
 mod kind;
 mod offer;
 mod partition;
+mod pieces;
 mod rate;
 mod remove;
+mod transfer;
 mod version;
 
 pub use api::{

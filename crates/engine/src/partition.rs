@@ -1,20 +1,23 @@
 //! One partition: a span of the key space, its owner in storage, and its single writer.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use kv::{Claim, Keyspace, Owner, PartitionId, Stores, View};
 use model::Result;
 use model::epk::EpkRange;
 use model::token::Session;
 use model::{Error, Fault};
+use tokio::sync::watch;
 
 use crate::api::{At, storage};
 use crate::cache::Cache;
 use crate::commit::Writer;
+use crate::gate::{Remover, State};
 use crate::history::History;
 use crate::housekeep::Chores;
-use crate::keys::{self, Head};
+use crate::keys::{self, Head, Seam};
+use crate::pieces::Piece;
 
 /// A partition that is open.
 pub(crate) struct Partition {
@@ -33,6 +36,14 @@ pub(crate) struct Partition {
     durable: AtomicU64,
     /// How far background work has come; held while it works.
     pub(crate) chores: tokio::sync::Mutex<Chores>,
+    /// Up to where the feed is that of merged partitions.
+    pub(crate) seam: Option<Seam>,
+    /// From where on history is kept for the keys of merged partitions, where that differs.
+    pub(crate) pieces: Vec<Piece>,
+    /// What the gate is, for those who wait at it.
+    pub(crate) gate: watch::Sender<State>,
+    /// Present once others own the keys: whoever lets go of the partition last has its rows removed.
+    pub(crate) remover: OnceLock<Remover>,
 }
 
 impl Partition {
@@ -49,11 +60,27 @@ impl Partition {
             .open_owner(PartitionId(u64::from(number)), Claim::Take)
             .await
             .map_err(storage)?;
+        Self::over(owner, cache, number, range, span, parents).await
+    }
+
+    /// The partition that an owner holds.
+    pub async fn over(
+        owner: Arc<dyn Owner>,
+        cache: Arc<Cache>,
+        number: u32,
+        range: Arc<str>,
+        span: EpkRange,
+        parents: Vec<String>,
+    ) -> Result<Arc<Self>> {
         let view = owner.published();
         let head = match view.get(Keyspace::Meta, &keys::HEAD).await.map_err(storage)? {
             Some(stored) => Head::decode(&stored)?,
             None => Head::default(),
         };
+        let seam = view.get(Keyspace::Meta, &keys::SEAM).await.map_err(storage)?;
+        let seam = seam.map(|stored| Seam::decode(&stored)).transpose()?;
+        let pieces = view.get(Keyspace::Meta, &keys::PIECES).await.map_err(storage)?;
+        let pieces = pieces.map(|stored| Piece::decode(&stored)).transpose()?.unwrap_or_default();
         let history = match view.get(Keyspace::Meta, &keys::HISTORY).await.map_err(storage)? {
             Some(stored) => History::decode(&stored)?,
             // Nothing is kept until a container says so; what was before is below the floor.
@@ -70,6 +97,10 @@ impl Partition {
             cache,
             durable: AtomicU64::new(head.lsn),
             chores: tokio::sync::Mutex::default(),
+            seam,
+            pieces,
+            gate: watch::Sender::new(State::Open),
+            remover: OnceLock::new(),
         }))
     }
 

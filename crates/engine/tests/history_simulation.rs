@@ -465,7 +465,7 @@ async fn set_up(engine: &Engine) {
     engine.create(&database, Kind::Container, object(body), options).await.unwrap();
 }
 
-async fn redefine(engine: &Engine, keep: bool, dice: &mut Dice) {
+async fn redefine(engine: &Arc<Engine>, keep: bool, dice: &mut Dice) {
     let link = Link(vec![(Kind::Database, "db".into()), (Kind::Container, "c".into())]);
     let mut policy = json!({"tombstoneDuration": 1, "retentionDuration": u64::from(keep)});
     policy["previousImages"] = json!(dice.below(2) == 0);

@@ -97,7 +97,15 @@ fn bind(settings: &Settings) -> Result<TcpListener, String> {
         ));
     }
     listener.set_nonblocking(true).map_err(|e| e.to_string())?;
+    queue_more(&listener);
     Ok(listener)
+}
+
+/// The standard library lets 128 connections wait to be accepted; a client that opens more at
+/// once would be kept for a second by its own retry. Listening again only changes that number.
+fn queue_more(listener: &TcpListener) {
+    #[cfg(unix)]
+    let _ = rustix::net::listen(listener, 4096);
 }
 
 async fn run(settings: &Settings, listener: TcpListener) -> Result<(), String> {

@@ -279,7 +279,7 @@ const ROUTES: &[(Verb, &str, Operation)] = &[
     (Verb::Query, "dbs/*/colls/*/docs", Op::QueryItems),
     (Verb::Plan, "dbs/*/colls/*/docs", Op::QueryPlan),
     (Verb::Changes, "dbs/*/colls/*/docs", Op::ReadChanges),
-    (Verb::Batch, "dbs/*/colls/*/docs", Op::Refuse("batches")),
+    (Verb::Batch, "dbs/*/colls/*/docs", Op::Refuse("a batch")),
 ];
 
 struct Route {
@@ -372,7 +372,7 @@ mod tests {
             "POST /dbs/a/colls/b/docs x-ms-documentdb-isquery x-ms-cosmos-is-query-plan-request",
             "QueryPlan a b",
         );
-        check("POST /dbs/a/colls/b/docs x-ms-cosmos-is-batch-request", "Refuse(\"batches\") a b");
+        check("POST /dbs/a/colls/b/docs x-ms-cosmos-is-batch-request", "Refuse(\"a batch\") a b");
         check("GET /dbs/a/colls/b/docs a-im=Incremental", "ReadChanges a b");
         check("GET /dbs/a/colls/b/docs/c a-im=Incremental", "ReadItem a b c");
         check("GET /dbs/a/colls/b/lag", "ReadLag a b");

@@ -31,6 +31,8 @@ use crate::{Container, Kind, offer};
 struct Change {
     put: Vec<Entry>,
     remove: Vec<Arc<Entry>>,
+    /// A container, and how many partitions it is to get.
+    scale: Option<(Arc<Container>, usize)>,
 }
 
 impl Engine {
@@ -80,7 +82,7 @@ impl Engine {
 
     /// Replaces what a resource says.
     pub async fn replace(
-        &self,
+        self: &Arc<Self>,
         link: &Link,
         body: Map<String, Value>,
         options: ReplaceOptions,
@@ -149,6 +151,14 @@ impl Engine {
             .flat_map(|entry| entry.partitions.iter().map(|p| p.number))
             .collect();
         batch.extend(garbage.iter().map(|number| record::put_garbage(*number)));
+        // What was asked for before counts no more. Mostly there is nothing to remove.
+        let offers = change.put.iter().filter_map(|entry| offer::resource_of(&entry.resource));
+        let removed = change.remove.iter().filter(|entry| entry.container.is_some());
+        let unscaled = offers.chain(removed.map(|entry| entry.resource.rid.as_str()));
+        batch.extend(unscaled.map(record::remove_scaling));
+        let scale = change.scale.as_ref();
+        batch
+            .extend(scale.map(|(container, wanted)| record::put_scaling(container.rid(), *wanted)));
         self.submit(batch).await?;
         for entry in change.remove.iter().filter_map(|entry| entry.container.as_ref()) {
             entry.mark_deleted();
@@ -195,7 +205,7 @@ impl Engine {
             None => None,
         };
         let revised = Entry { resource: resource.clone(), ..entry.duplicate() };
-        self.change(counters, Change { put: vec![revised], remove: Vec::new() }).await?;
+        self.change(counters, Change { put: vec![revised], ..Change::default() }).await?;
         if let (Some(container), Some(definition)) = (&entry.container, definition) {
             container.redefine(resource.clone(), definition);
             container.settle_history().await?;
@@ -209,13 +219,14 @@ impl Engine {
     }
 
     async fn replace_offer(
-        &self,
+        self: &Arc<Self>,
         counters: &mut Counters,
         entry: Arc<Entry>,
         body: &Map<String, Value>,
         options: &ReplaceOptions,
     ) -> Result<Arc<Resource>> {
         let old = &entry.resource;
+        self.check_not_scaling(old)?;
         let minimum = self.offer_minimum(old);
         let throughput = offer::replaced(old, body, minimum, entry.highest, options.migration)?;
         let ts = self.env.now_seconds();
@@ -224,9 +235,14 @@ impl Engine {
         let resource = Arc::new(Resource { etag, ts, body, ..(**old).clone() });
         let highest = entry.highest.max(throughput.ru_per_second());
         let revised = Entry { resource: resource.clone(), highest, ..entry.duplicate() };
-        self.change(counters, Change { put: vec![revised], remove: Vec::new() }).await?;
+        let scale = self.to_scale(old, throughput.partitions());
+        let change = Change { put: vec![revised], scale: scale.clone(), ..Change::default() };
+        self.change(counters, change).await?;
         if let Some(rate) = &entry.rate {
             rate.set(throughput.ru_per_second());
+        }
+        if let Some((container, wanted)) = scale {
+            self.scale(container, wanted);
         }
         Ok(resource)
     }
@@ -360,6 +376,7 @@ impl Engine {
             rate,
             env: self.env.clone(),
         });
+        self.look_after(&container);
         Ok(Entry {
             seq,
             resource,
@@ -372,7 +389,7 @@ impl Engine {
 }
 
 impl Entry {
-    fn record(&self) -> Record {
+    pub(super) fn record(&self) -> Record {
         Record {
             seq: self.seq,
             resource: (*self.resource).clone(),
@@ -381,7 +398,7 @@ impl Entry {
         }
     }
 
-    fn duplicate(&self) -> Self {
+    pub(super) fn duplicate(&self) -> Self {
         let Self { seq, resource, partitions, highest, container, rate } = self;
         Self {
             seq: *seq,

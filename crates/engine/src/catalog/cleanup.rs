@@ -1,4 +1,5 @@
-//! Removes the rows of deleted containers, in the background and across restarts.
+//! Removes the rows of deleted containers and of partitions that were split or merged, in the
+//! background and across restarts.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -9,6 +10,8 @@ use tokio::task::JoinHandle;
 
 use crate::api::storage;
 use crate::catalog::{Engine, record};
+use crate::gate::Remover;
+use crate::partition::Partition;
 
 /// The task that removes, and the way to tell it what.
 #[derive(Default)]
@@ -35,6 +38,15 @@ impl Cleanup {
         }
     }
 
+    /// Removes a partition once nobody reads it any more. It is on record like the others.
+    pub fn remove_when_dropped(&self, partition: &Partition) {
+        if let Some((sender, _)) = &*self.task.lock().unwrap_or_else(PoisonError::into_inner) {
+            let remover = Remover { number: partition.number, sender: sender.clone() };
+            // It is set once, by the exchange that ends the partition.
+            let _ = partition.remover.set(remover);
+        }
+    }
+
     /// Stops; the rest is done after the next start.
     pub fn stop(&self) {
         if let Some((_, handle)) = self.task.lock().unwrap_or_else(PoisonError::into_inner).take() {
@@ -47,7 +59,7 @@ async fn run(engine: Weak<Engine>, mut numbers: mpsc::UnboundedReceiver<u32>) {
     while let Some(number) = numbers.recv().await {
         let Some(engine) = engine.upgrade() else { return };
         if let Err(error) = remove(&engine, number).await {
-            tracing::warn!(partition = number, %error, "the rows of a deleted container remain until the next start");
+            tracing::warn!(partition = number, %error, "the rows of a removed partition remain until the next start");
         }
     }
 }

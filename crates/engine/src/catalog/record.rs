@@ -5,6 +5,7 @@
 //! 'k'               → 32 bytes, the signing secret
 //! 'r' <rid>         → JSON   one resource
 //! 'g' <number u32>  → ""     a partition whose rows are still to be removed
+//! 's' <rid>         → JSON   how many partitions a container is to get
 //! ```
 
 use std::ops::Bound;
@@ -56,6 +57,7 @@ pub(crate) struct Loaded {
     pub secret: Option<[u8; 32]>,
     pub entries: Vec<Record>,
     pub garbage: Vec<u32>,
+    pub scaling: Vec<(String, usize)>,
 }
 
 pub(crate) fn put_counters(counters: Counters) -> Op {
@@ -77,6 +79,14 @@ pub(crate) fn put_garbage(number: u32) -> Op {
 
 pub(crate) fn remove_garbage(number: u32) -> Op {
     Op::Delete(Keyspace::Meta, garbage_key(number))
+}
+
+pub(crate) fn put_scaling(rid: &str, partitions: usize) -> Op {
+    Op::Put(Keyspace::Meta, scaling_key(rid), partitions.to_string().into())
+}
+
+pub(crate) fn remove_scaling(rid: &str) -> Op {
+    Op::Delete(Keyspace::Meta, scaling_key(rid))
 }
 
 /// Keeps the secret, and returns it.
@@ -106,7 +116,14 @@ pub(crate) async fn load(view: &dyn View) -> Result<Loaded> {
         let number = key.get(1..).and_then(|number| number.try_into().ok()).map(u32::from_be_bytes);
         garbage.push(number.ok_or_else(|| corrupt("the list of removed partitions"))?);
     }
-    Ok(Loaded { counters, secret: secret.transpose()?, entries, garbage })
+    let mut scaling = Vec::new();
+    for (key, stored) in rows(view, b's').await? {
+        let rid = key.get(1..).and_then(|rid| std::str::from_utf8(rid).ok());
+        let partitions = serde_json::from_slice(&stored).ok();
+        let row = rid.map(str::to_owned).zip(partitions);
+        scaling.push(row.ok_or_else(|| corrupt("the list of containers to scale"))?);
+    }
+    Ok(Loaded { counters, secret: secret.transpose()?, entries, garbage, scaling })
 }
 
 async fn rows(view: &dyn View, family: u8) -> Result<Vec<(Bytes, Bytes)>> {
@@ -135,6 +152,13 @@ async fn rows(view: &dyn View, family: u8) -> Result<Vec<(Bytes, Bytes)>> {
 fn row_key(rid: &str) -> Bytes {
     let mut key = BytesMut::with_capacity(1 + rid.len());
     key.put_u8(b'r');
+    key.put_slice(rid.as_bytes());
+    key.freeze()
+}
+
+fn scaling_key(rid: &str) -> Bytes {
+    let mut key = BytesMut::with_capacity(1 + rid.len());
+    key.put_u8(b's');
     key.put_slice(rid.as_bytes());
     key.freeze()
 }

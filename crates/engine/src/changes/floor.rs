@@ -6,15 +6,27 @@ use model::{Error, Fault, Result};
 use super::{Part, position_at};
 use crate::api::ChangesMode;
 use crate::history::Floor;
+use crate::pieces::Piece;
 
 impl Part {
     /// From where on everything is there that a reader of a mode must get.
     pub(super) fn floor(&self, mode: ChangesMode) -> Floor {
         match mode {
             ChangesMode::Latest { deletes: false } => Floor::default(),
-            ChangesMode::Latest { deletes: true } => self.partition.history().deletes,
-            ChangesMode::AllVersions => self.partition.history().log,
+            ChangesMode::Latest { deletes: true } => {
+                let own = self.partition.history().deletes;
+                self.pieces().fold(own, |floor, piece| floor.highest(piece.deletes))
+            }
+            ChangesMode::AllVersions => {
+                let own = self.partition.history().log;
+                self.pieces().fold(own, |floor, piece| floor.highest(piece.log))
+            }
         }
+    }
+
+    /// Those that have some of its keys.
+    fn pieces(&self) -> impl Iterator<Item = &Piece> {
+        self.partition.pieces.iter().filter(|piece| piece.keys.overlaps(&self.keys))
     }
 }
 

@@ -10,7 +10,7 @@ use kv::{Keyspace, Scan, View};
 use model::{Result, limits};
 
 use crate::api::storage;
-use crate::keys::{self, Change};
+use crate::keys::{self, Change, Seam};
 use crate::version::Version;
 
 /// Rows of one scan.
@@ -223,8 +223,56 @@ impl Blocks {
     }
 }
 
-/// The LSN of the last row of a kind before a time, or `after` where there is none.
+/// An LSN with all rows after `after` and up to it before a time, and all of that time or later
+/// behind it.
 pub(crate) async fn before(
+    view: &dyn View,
+    kinds: &[Kind],
+    after: u64,
+    complete: u64,
+    seam: Option<Seam>,
+    ts_ms: u64,
+) -> Result<u64> {
+    let mut lsn = after;
+    if let Some(seam) = seam.filter(|seam| after < seam.lsn) {
+        if let Some(row) = first_since(view, kinds, after, seam, ts_ms).await? {
+            return Ok(row.lsn.saturating_sub(1));
+        }
+        lsn = seam.lsn;
+    }
+    let mut last = lsn;
+    for kind in kinds {
+        last = last.max(before_in_order(view, *kind, lsn, complete, ts_ms).await?);
+    }
+    Ok(last)
+}
+
+/// The first row of merged partitions that is of a time or later. Their times go back and forth, so
+/// older ones may follow; nothing is left out.
+async fn first_since(
+    view: &dyn View,
+    kinds: &[Kind],
+    after: u64,
+    seam: Seam,
+    ts_ms: u64,
+) -> Result<Option<Row>> {
+    if ts_ms > seam.ts_ms {
+        return Ok(None);
+    }
+    let mut rows = Merged::new(kinds, after, seam.lsn);
+    while let Some(row) = rows.next(view, CHUNK_ROWS).await? {
+        if row.lsn > seam.lsn {
+            break;
+        }
+        if row.kind.ts_ms(&row.stored)? >= ts_ms {
+            return Ok(Some(row));
+        }
+    }
+    Ok(None)
+}
+
+/// The LSN of the last row of a kind before a time, or `after` where there is none.
+async fn before_in_order(
     view: &dyn View,
     kind: Kind,
     after: u64,
@@ -251,4 +299,38 @@ pub(crate) async fn first_after(
     complete: u64,
 ) -> Result<Option<Row>> {
     Merged::new(&[kind], lsn, complete).next(view, 1).await
+}
+
+/// Not before the time of any row of a kind after an LSN and up to another; `None` where there are
+/// none. Rows of merged partitions are looked at one by one.
+pub(crate) async fn newest_ts(
+    view: &dyn View,
+    kind: Kind,
+    after: u64,
+    up_to: u64,
+    seam: Option<Seam>,
+) -> Result<Option<u64>> {
+    let mut newest = None;
+    if let Some(seam) = seam.filter(|seam| after < seam.lsn) {
+        let end = seam.lsn.min(up_to);
+        let mut rows = Merged::new(&[kind], after, end);
+        while let Some(row) = rows.next(view, CHUNK_ROWS).await?.filter(|row| row.lsn <= end) {
+            newest = newest.max(Some(kind.ts_ms(&row.stored)?));
+        }
+    }
+    let scan = Scan {
+        keyspace: kind.keyspace(),
+        from: kind.after(after),
+        to: match kind.after(up_to) {
+            Bound::Included(key) => Bound::Excluded(key),
+            bound => bound,
+        },
+        reverse: true,
+        rows: 1,
+        bytes: usize::MAX,
+        keys_only: false,
+    };
+    let chunk = view.scan(scan).await.map_err(storage)?;
+    let last = chunk.rows.first().map(|(_, stored)| kind.ts_ms(stored)).transpose()?;
+    Ok(newest.max(last))
 }

@@ -1,7 +1,8 @@
 //! Removes items whose time is over. They have been invisible since; now they are deleted.
 //!
 //! Items with a time to live of their own stand in `Index` in the order in which they expire.
-//! The others expire in the order in which they were written, so the feed is their index.
+//! The others expire in the order in which they were written, so the feed is their index. In the
+//! feed of merged partitions an item may stand behind one that expires later, and waits for it.
 
 use std::ops::Bound;
 

@@ -12,7 +12,7 @@ use model::Result;
 use super::{BATCH_ITEMS, BATCHES, Chores};
 use crate::Container;
 use crate::api::storage;
-use crate::changes::stream::{Kind, before, first_after};
+use crate::changes::stream::{Kind, before, first_after, newest_ts};
 use crate::commit::Place;
 use crate::history::Floor;
 use crate::keys::{self, Slot};
@@ -43,7 +43,7 @@ impl Container {
         }
         let (complete, view) = partition.view();
         let floor = match history.logs {
-            true => self.log_floor(&*view, history.log, complete, head.log_bytes).await?,
+            true => self.log_floor(partition, &*view, history.log, complete).await?,
             false => Floor { lsn: complete, ts_ms: history.log.ts_ms },
         };
         if floor.lsn <= chores.trimmed {
@@ -64,7 +64,8 @@ impl Container {
                     draft.history.log = floor;
                 }
                 for key in &cut.keys {
-                    draft.delete_once(Keyspace::Index, key.clone());
+                    // Sizes that were copied have been put many times.
+                    draft.delete(Keyspace::Index, key.clone());
                 }
                 Ok(floor)
             })
@@ -79,10 +80,10 @@ impl Container {
     /// From where on the log is to be kept.
     async fn log_floor(
         &self,
+        partition: &Partition,
         view: &dyn View,
         floor: Floor,
         complete: u64,
-        log_bytes: u64,
     ) -> Result<Floor> {
         let policy = self.definition().change_feed;
         let age_ms = u64::from(policy.retention_minutes) * MINUTE_MS;
@@ -92,16 +93,19 @@ impl Container {
         if let Some(first) = first
             && Kind::Logged.ts_ms(&first.stored)? < oldest_ms
         {
-            lsn = before(view, Kind::Logged, floor.lsn, complete, oldest_ms).await?;
+            let kinds = &[Kind::Logged];
+            lsn = before(view, kinds, floor.lsn, complete, partition.seam, oldest_ms).await?;
         }
         if let Some(most) = policy.retention_bytes {
             let share = most / self.partitions().len() as u64;
-            lsn = lsn.max(below_bytes(view, log_bytes.saturating_sub(share)).await?);
+            let excess = partition.head().log_bytes.saturating_sub(share);
+            lsn = lsn.max(below_bytes(view, excess).await?);
         }
         if lsn == floor.lsn {
             return Ok(floor);
         }
-        Ok(Floor { lsn, ts_ms: ts_at(view, lsn).await?.unwrap_or(floor.ts_ms) })
+        let newest = newest_ts(view, Kind::Logged, floor.lsn, lsn, partition.seam).await?;
+        Ok(Floor { lsn, ts_ms: floor.ts_ms.max(newest.unwrap_or(0)) })
     }
 
     /// Forgets deletes that are older than the policy remembers; true when there are more.
@@ -153,7 +157,11 @@ impl Container {
             for (key, version) in old {
                 let lsn = keys::lsn_of(&key[1..])?;
                 if lsn > draft.history.deletes.lsn {
-                    draft.history.deletes = Floor { lsn, ts_ms: version.ts_ms };
+                    // Where partitions were merged, times go back and forth: of what lies below,
+                    // deleted or not, nothing is newer than the seam.
+                    let seam = partition.seam.filter(|seam| lsn <= seam.lsn);
+                    let ts_ms = seam.map_or(version.ts_ms, |seam| seam.ts_ms);
+                    draft.history.deletes = Floor { lsn, ts_ms };
                 }
                 let slot = draft.get(&(Keyspace::Docs, version.item_key.clone()))?;
                 let slot = slot.as_ref().map(Slot::decode).transpose()?;
@@ -213,19 +221,4 @@ async fn log_blocks(view: &dyn View) -> Result<(Vec<(Bytes, Bytes)>, bool)> {
     };
     let chunk = view.scan(scan).await.map_err(storage)?;
     Ok((chunk.rows, chunk.resume.is_some()))
-}
-
-/// When the last version up to an LSN was made.
-async fn ts_at(view: &dyn View, lsn: u64) -> Result<Option<u64>> {
-    let scan = Scan {
-        keyspace: Keyspace::Log,
-        from: Bound::Unbounded,
-        to: Bound::Excluded(keys::feed_start(lsn + 1)),
-        reverse: true,
-        rows: 1,
-        bytes: usize::MAX,
-        keys_only: false,
-    };
-    let chunk = view.scan(scan).await.map_err(storage)?;
-    chunk.rows.first().map(|(_, stored)| Kind::Logged.ts_ms(stored)).transpose()
 }

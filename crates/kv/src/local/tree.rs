@@ -12,7 +12,10 @@
 use std::path::Path;
 
 use bytes::Bytes;
-use fjall::config::{BloomConstructionPolicy, FilterPolicy, FilterPolicyEntry, HashRatioPolicy};
+use fjall::config::{
+    BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry, HashRatioPolicy,
+    PinningPolicy,
+};
 use fjall::{Database, KeyspaceCreateOptions, PersistMode};
 
 use super::format::{SegmentId, SegmentKind, u32_at, u64_at};
@@ -222,8 +225,15 @@ fn malformed(what: &str) -> Error {
     Error::Corrupt(format!("the index holds a malformed {what} row"))
 }
 
+/// Rows are hashes, numbers and checksums: compression gains nothing on them and costs each read
+/// that is not in the cache. Filters and indexes of tables are small beside the rows they find.
 fn base() -> KeyspaceCreateOptions {
-    KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES).manual_journal_persist(true)
+    KeyspaceCreateOptions::default()
+        .max_memtable_size(MEMTABLE_BYTES)
+        .manual_journal_persist(true)
+        .data_block_compression_policy(CompressionPolicy::disabled())
+        .filter_block_pinning_policy(PinningPolicy::all(true))
+        .index_block_pinning_policy(PinningPolicy::all(true))
 }
 
 /// Keys that are looked up one by one, and are often missing.

@@ -1,7 +1,11 @@
 //! Items, one at a time.
 
+use std::borrow::Cow;
+
 use engine::{Answer, Container, ItemWrite};
 use hyper::StatusCode;
+use model::partition_key::PartitionKey;
+use model::rid::ItemRid;
 use model::{Result, charge};
 
 use super::Call;
@@ -24,14 +28,16 @@ pub async fn upsert(call: &Call<'_>) -> Result<Reply> {
 
 pub async fn replace(call: &Call<'_>) -> Result<Reply> {
     let (container, write) = begin(call)?;
-    let (id, body) = (call.path.name(2), call.body.clone());
-    let answer = container.replace_item(id, write.key, body, &write.conditions).await?;
+    let id = item_id(call, &container, write.key.as_ref()).await?;
+    let body = call.body.clone();
+    let answer = container.replace_item(&id, write.key, body, &write.conditions).await?;
     Ok(written(&container, answer, write.minimal))
 }
 
 pub async fn delete(call: &Call<'_>) -> Result<Reply> {
     let (container, write) = begin(call)?;
-    let answer = container.delete_item(call.path.name(2), write.key, &write.conditions).await?;
+    let id = item_id(call, &container, write.key.as_ref()).await?;
+    let answer = container.delete_item(&id, write.key, &write.conditions).await?;
     Ok(answered(&container, answer, |_| Reply::empty(StatusCode::NO_CONTENT)))
 }
 
@@ -40,7 +46,8 @@ pub async fn read(call: &Call<'_>) -> Result<Reply> {
     let level = call.headers.consistency(call.server.options.consistency)?;
     let (session, seen) = (call.headers.session()?, call.headers.if_none_match()?);
     let key = call.headers.partition_key()?;
-    let mut answer = container.read_item(call.path.name(2), key, session.as_ref()).await?;
+    let id = item_id(call, &container, key.as_ref()).await?;
+    let mut answer = container.read_item(&id, key, session.as_ref()).await?;
     answer.charge = read_charge(answer.charge, level);
     Ok(answered(&container, answer, |item| {
         let mut reply = match seen {
@@ -50,6 +57,24 @@ pub async fn read(call: &Call<'_>) -> Result<Reply> {
         reply.set_etag(&item.etag);
         reply
     }))
+}
+
+/// The id that a path names. A path goes by rids from end to end or not at all: an item's rid
+/// counts as one only below its container's.
+async fn item_id<'a>(
+    call: &'a Call<'_>,
+    container: &Container,
+    key: Option<&PartitionKey>,
+) -> Result<Cow<'a, str>> {
+    let name = call.path.name(2);
+    if call.path.name(1) == container.rid()
+        && let Some(rid) = ItemRid::parse(name)
+        && let Some(key) = key
+        && let Some(id) = container.id_of(rid, key).await?
+    {
+        return Ok(id.into());
+    }
+    Ok(name.into())
 }
 
 /// What the level of a read makes of its charge.
@@ -75,7 +100,7 @@ pub fn answered<T>(container: &Container, answer: Answer<T>, ok: impl FnOnce(T) 
 
 /// What every write of an item brings.
 struct Write {
-    key: Option<model::partition_key::PartitionKey>,
+    key: Option<PartitionKey>,
     conditions: engine::Conditions,
     minimal: bool,
 }

@@ -78,8 +78,8 @@ settings! {
         "Directory of the data and of the certificate made for it.";
     "memory" "" = "false", memory: bool = switch,
         "Keep the data in memory only; it is gone when the server stops.";
-    "sync" "BOOL" = "true", sync: bool = switch,
-        "Answer a write only once the disk has it. Off, a loss of power may lose the last writes.";
+    "durability" "WHEN" = "disk", sync: bool = durability,
+        "When a write is answered: once the disk has it, or once the operating system (os) has it, which a loss of power can undo.";
     "cache-mb" "MB" = "192", cache_mb: usize = positive,
         "Memory for data that was read lately.";
     #[secret] "key" "BASE64" = "", key: String = text,
@@ -140,6 +140,15 @@ fn positive(text: &str) -> Result<usize, String> {
 
 fn switch(text: &str) -> Result<bool, String> {
     load::switch(text).ok_or("must be true or false".to_owned())
+}
+
+/// Whether to wait for the disk.
+fn durability(text: &str) -> Result<bool, String> {
+    match text.trim() {
+        "disk" => Ok(true),
+        "os" => Ok(false),
+        _ => Err("must be disk or os".to_owned()),
+    }
 }
 
 fn text(text: &str) -> Result<String, String> {

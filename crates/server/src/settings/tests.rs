@@ -119,3 +119,12 @@ fn help_and_documentation_name_every_setting() {
     }
     assert!(help().lines().all(|line| line.chars().count() <= 92), "{}", help());
 }
+
+#[test]
+fn the_documentation_lists_every_setting() {
+    let page = include_str!("../../../../docs/configuration.md");
+    assert!(
+        page.contains(super::markdown().trim_end()),
+        "docs/configuration.md: put in what `astrarium config --markdown` prints"
+    );
+}
