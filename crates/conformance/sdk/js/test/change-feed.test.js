@@ -64,6 +64,17 @@ test("from now", () =>
     assert.deepEqual(ids(await read(container, ChangeFeedStartFrom.Continuation(token))), ["1"]);
   }));
 
+test("the older iterator of the SDK", () =>
+  withContainer(async (container) => {
+    await fill(container, 0, 3);
+    const pages = container.items.changeFeed("a", { startFromBeginning: true, maxItemCount: 2 });
+    const seen = [];
+    for (let page = await pages.fetchNext(); page.statusCode !== 304; page = await pages.fetchNext()) {
+      seen.push(...page.result.map((each) => each.id));
+    }
+    assert.deepEqual(seen, numbers(0, 3));
+  }));
+
 test("from a time", () =>
   withContainer(async (container) => {
     await fill(container, 0, 1);
