@@ -127,6 +127,8 @@ pub enum Verb {
     Upsert,
     /// POST of a query.
     Query,
+    /// POST of a query over what has changed.
+    ChangesQuery,
     /// POST that asks for a query plan.
     Plan,
     /// POST of a batch.
@@ -170,7 +172,8 @@ impl Verb {
         } else if asked.flag(&header::IS_BATCH)? {
             Self::Batch
         } else if asked.flag(&header::IS_QUERY)? || is_query_type(headers) {
-            Self::Query
+            // Without its filter the answer would be another one: better none.
+            if headers.contains_key(&header::A_IM) { Self::ChangesQuery } else { Self::Query }
         } else if asked.flag(&header::IS_UPSERT)? {
             Self::Upsert
         } else {
@@ -287,6 +290,7 @@ const ROUTES: &[(Verb, &str, Operation)] = &[
     (Verb::Query, "dbs/*/colls/*/docs", Op::QueryItems),
     (Verb::Plan, "dbs/*/colls/*/docs", Op::QueryPlan),
     (Verb::Changes, "dbs/*/colls/*/docs", Op::ReadChanges),
+    (Verb::ChangesQuery, "dbs/*/colls/*/docs", Op::Refuse("a filter on the change feed")),
     (Verb::Batch, "dbs/*/colls/*/docs", Op::Refuse("a batch")),
 ];
 
@@ -382,6 +386,10 @@ mod tests {
         );
         check("POST /dbs/a/colls/b/docs x-ms-cosmos-is-batch-request", "Refuse(\"a batch\") a b");
         check("GET /dbs/a/colls/b/docs a-im=Incremental", "ReadChanges a b");
+        check(
+            "POST /dbs/a/colls/b/docs a-im=Incremental x-ms-documentdb-isquery",
+            "Refuse(\"a filter on the change feed\") a b",
+        );
         check("GET /dbs/a/colls/b/docs/c a-im=Incremental", "ReadItem a b c");
         check("GET /dbs/a/colls/b/lag", "ReadLag a b");
         check("POST /dbs/a/colls/b/operations/split", "SplitRange a b split");
