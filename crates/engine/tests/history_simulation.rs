@@ -114,15 +114,19 @@ async fn live_and_die(seed: u64, totals: &mut Totals) {
             followers.clear();
         }
         mirrors.push(Mirror::default());
+        let mut tasks = Vec::new();
         for round in 0..ROUNDS {
             clock.fetch_add(dice.below(3000), Ordering::Relaxed);
             for writer in 0..WRITERS_PER_ROUND {
                 let number = (life * ROUNDS + round) as u64 * WRITERS_PER_ROUND + writer;
-                tokio::spawn(write(container.clone(), acks.clone(), number, dice.next()));
+                let work = write(container.clone(), acks.clone(), number, dice.next());
+                tasks.push(tokio::spawn(work));
             }
             if dice.below(4) == 0 {
                 let engine = engine.clone();
-                tokio::spawn(async move { engine.housekeep().await });
+                tasks.push(tokio::spawn(async move {
+                    engine.housekeep().await;
+                }));
             }
             for _ in 0..dice.below(8) {
                 tokio::task::yield_now().await;
@@ -135,8 +139,8 @@ async fn live_and_die(seed: u64, totals: &mut Totals) {
             mirrors[n].read(&container, &mut dice, totals).await;
         }
         store.crash(dice.below(store.queued() as u64 + 1) as usize);
-        for _ in 0..50 {
-            tokio::task::yield_now().await;
+        for task in tasks {
+            task.await.expect("no task has failed an assertion");
         }
         drop((container, engine));
         store.reopen();

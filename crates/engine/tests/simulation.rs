@@ -115,11 +115,13 @@ async fn live_and_die(seed: u64) {
             reader.check(&found);
         }
         readers.push(Reader::default());
+        let mut writers = Vec::new();
         for round in 0..ROUNDS {
             clock.fetch_add(dice.below(2000), Ordering::Relaxed);
             for writer in 0..WRITERS_PER_ROUND {
                 let number = (life * ROUNDS + round) as u64 * WRITERS_PER_ROUND + writer;
-                tokio::spawn(write(container.clone(), model.clone(), number, dice.next()));
+                let work = write(container.clone(), model.clone(), number, dice.next());
+                writers.push(tokio::spawn(work));
             }
             for _ in 0..dice.below(8) {
                 tokio::task::yield_now().await;
@@ -130,8 +132,8 @@ async fn live_and_die(seed: u64) {
         }
         let keep = dice.below(store.queued() as u64 + 1) as usize;
         store.crash(keep);
-        for _ in 0..50 {
-            tokio::task::yield_now().await;
+        for writer in writers {
+            writer.await.expect("no writer has failed an assertion");
         }
         drop((container, engine));
         store.reopen();
