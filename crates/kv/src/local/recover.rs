@@ -34,7 +34,7 @@ pub(crate) struct Recovered {
 }
 
 /// Recovers the store in a directory that may be empty.
-pub(crate) fn recover(ground: &Ground, tree: &Arc<Tree>) -> Result<Recovered> {
+pub(crate) fn recover(ground: &Ground, tree: &Arc<Tree>, layer_bytes: usize) -> Result<Recovered> {
     let applied = tree.applied()?;
     let accounts: BTreeMap<SegmentId, Account> = tree.accounts()?.into_iter().collect();
     let known = accounts.keys().copied().chain(applied.map(|applied| applied.segment));
@@ -49,7 +49,7 @@ pub(crate) fn recover(ground: &Ground, tree: &Arc<Tree>) -> Result<Recovered> {
     let journal = chain(ground, &segments, applied)?;
     let known = segments.iter().filter(|(id, _)| accounts.contains_key(id));
     let known = known.map(|(id, segment)| (*id, segment.clone())).collect();
-    let mut applier = Applier::new(tree.clone(), known, accounts, applied);
+    let mut applier = Applier::new(tree.clone(), known, accounts, applied, layer_bytes);
     let (current, replayed) = replay(ground, &mut applier, &journal, applied)?;
     Ok(Recovered { applier, current, replayed })
 }
@@ -196,13 +196,21 @@ fn replay_segment(
         count += 1;
         records.push(record);
         if bytes >= REPLAY_BYTES {
-            applier.apply(segment, &records)?;
+            apply(applier, segment, &records)?;
             records.clear();
             bytes = 0;
         }
     }
-    applier.apply(segment, &records)?;
+    apply(applier, segment, &records)?;
     Ok(count)
+}
+
+fn apply(applier: &mut Applier, segment: &Arc<Segment>, records: &[Placed]) -> Result<()> {
+    applier.apply(segment, records)?;
+    if applier.is_full() {
+        applier.flush()?;
+    }
+    Ok(())
 }
 
 /// A segment with a successor was left whole: behind its records there is nothing but zeros.
