@@ -111,4 +111,6 @@ async fn check(dir: &Path, acknowledged: u64) {
         (Bytes::copy_from_slice(&lsn.to_be_bytes()), Bytes::from(vec![lsn as u8; 1000]))
     });
     assert_eq!(feed, expected.collect::<Vec<_>>());
+    let live = store.figures().into_iter().find(|figure| figure.0 == "segment_live_bytes").unwrap();
+    assert_eq!(live.1, DOCS * 1000, "wherever in a flush the crash came, live bytes are exact");
 }

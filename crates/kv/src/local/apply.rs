@@ -6,8 +6,8 @@
 //! Invariants:
 //! - One holder at a time (it lives behind a mutex), records in the order of their commit.
 //! - A layer, the accounts of segments as they were when it was sealed, and the place in the
-//!   journal that it reaches to are flushed together. So live bytes are exact at any point where
-//!   a crash can put us.
+//!   journal that it reaches to are flushed together. Live bytes are exact at any point where a
+//!   crash can put us, but for the middle of a flush: then they are counted anew.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
@@ -264,6 +264,16 @@ impl Applier {
         Ok(())
     }
 
+    /// Counts live bytes anew. Everything has to be in the tree.
+    pub(crate) fn recount(&mut self) -> Result<()> {
+        let live = self.tree.count_live()?;
+        for (id, account) in &mut self.accounts {
+            account.live = live.get(id).copied().unwrap_or(0);
+            self.touched.insert(*id);
+        }
+        Ok(())
+    }
+
     /// Begins the next state, and takes out what no view can see any more.
     fn begin(&mut self) {
         self.state.0 += 1;
@@ -387,7 +397,7 @@ impl Applier {
 
     fn release(&mut self, old: Pointer) {
         let account = self.account(old.segment);
-        debug_assert!(account.live >= u64::from(old.bytes), "more bytes die than were alive");
+        // Below zero only while accounts are not to be relied on; they are counted anew then.
         account.live = account.live.saturating_sub(u64::from(old.bytes));
     }
 

@@ -9,7 +9,6 @@ use std::thread::JoinHandle;
 
 use super::apply::{Applier, Sealed};
 use super::commit::lock;
-use super::recent::Value;
 use super::tree::{Tree, failed};
 use crate::{Keyspace, Result};
 
@@ -116,18 +115,17 @@ pub(crate) fn write(tree: &Tree, sealed: &Sealed) -> Result<()> {
     for keyspace in [Keyspace::Docs, Keyspace::Index, Keyspace::Meta] {
         tree.take_in(keyspace, &sealed.layer)?;
     }
-    let mut batch = tree.batch(sealed.accounts.len() + sealed.epochs.len() + 1);
-    for keyspace in [Keyspace::Feed, Keyspace::Log] {
-        let space = tree.space(keyspace);
-        sealed.layer.each(keyspace, |key, value| {
-            match value {
-                Value::Point(pointer) => batch.insert(space, key.clone(), pointer.encode()),
-                Value::Put(value) => batch.insert(space, key.clone(), value.clone()),
-                Value::Gone => batch.remove(space, key.clone()),
-            }
-            Result::Ok(())
-        })?;
+    let pointed = [Keyspace::Feed, Keyspace::Log];
+    let pointed = pointed.into_iter().filter(|keyspace| !sealed.layer.is_empty_space(*keyspace));
+    let pointed: Vec<_> = pointed.collect();
+    if !pointed.is_empty() {
+        tree.begin_pointers()?;
     }
+    for keyspace in pointed {
+        tree.take_in(keyspace, &sealed.layer)?;
+    }
+    let mut batch = tree.batch(sealed.accounts.len() + sealed.epochs.len() + 2);
+    tree.end_pointers(&mut batch);
     for (partition, epoch) in &sealed.epochs {
         tree.put_epoch(&mut batch, *partition, *epoch);
     }

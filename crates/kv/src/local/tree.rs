@@ -4,15 +4,20 @@
 //! in its segment. Commits never touch it: whole layers of rows come here from memory
 //! ([`super::flush`]), long after they are durable in the journal. What makes that safe:
 //!
-//! - Rows of Docs, Index and Meta are taken in first, each keyspace by itself. Then one batch
-//!   brings the pointers, the accounts of segments, and the row that says how far the journal is
-//!   [`Applied`]. Until that batch has come, replay does the same rows again, to the same end.
+//! - A layer is taken in keyspace by keyspace. Then one batch brings the accounts of segments
+//!   and the row that says how far the journal is [`Applied`]. Until that batch has come, replay
+//!   does the same rows again, to the same end.
+//! - Accounts cannot be found by doing rows again. So a mark is set before pointers are taken
+//!   in, and goes with that batch; where it is found, live bytes are counted anew.
 //! - Before a segment is removed, everything applied so far is flushed and synced.
 //! - Snapshots are taken only between two flushes, by the one thread that flushes.
 
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use bytes::Bytes;
+use fjall::compaction::Leveled;
 use fjall::config::{
     BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry, HashRatioPolicy,
     PinningPolicy,
@@ -26,8 +31,13 @@ use crate::{Epoch, Error, Keyspace, PartitionId, Result};
 const APPLIED: &[u8] = b"applied";
 const SEGMENT_PREFIX: u8 = b's';
 const EPOCH_PREFIX: u8 = b'e';
-/// Each memtable; there are six, and a few of each may wait to be flushed.
-const MEMTABLE_BYTES: u64 = 8 << 20;
+const FLUSHING: &[u8] = b"flushing";
+/// Only accounts and marks pass through fjall's memtables.
+const MEMTABLE_BYTES: u64 = 4 << 20;
+/// Tables that gather at the top before they are merged: each merge rewrites a part of the next
+/// level, so the more of them at once the better.
+const TOP_TABLES: u8 = 8;
+const TABLE_BYTES: u64 = 32 << 20;
 /// fjall's smallest bound: old journals are what a reopen has to read.
 const FJALL_JOURNAL_BYTES: u64 = 64 << 20;
 const FJALL_FILES_MAX: usize = 256;
@@ -104,7 +114,8 @@ impl Tree {
                 .max_journaling_size(FJALL_JOURNAL_BYTES)
                 .max_cached_files(Some(FJALL_FILES_MAX))
                 .manual_journal_persist(true)
-                .worker_threads(2)
+                // With two, the first spins for as long as the second compacts.
+                .worker_threads(1)
                 .open()
         })?;
         let open = |name: &str, options: fn() -> KeyspaceCreateOptions| {
@@ -168,6 +179,34 @@ impl Tree {
         rows.next_back()
             .map(|row| Ok(row.key().map_err(|error| failed(&error))?.into()))
             .transpose()
+    }
+
+    /// Says that pointers are about to be taken in. Durable when it returns.
+    pub(crate) fn begin_pointers(&self) -> Result<()> {
+        self.internal.insert(FLUSHING, []).map_err(|error| failed(&error))?;
+        self.sync()
+    }
+
+    pub(crate) fn end_pointers(&self, batch: &mut fjall::OwnedWriteBatch) {
+        batch.remove(&self.internal, FLUSHING);
+    }
+
+    /// Whether a crash came while pointers were taken in: accounts are not to be relied on.
+    pub(crate) fn is_unsettled(&self) -> Result<bool> {
+        self.internal.contains_key(FLUSHING).map_err(|error| failed(&error))
+    }
+
+    /// Live bytes by segment, from the pointers themselves.
+    pub(crate) fn count_live(&self) -> Result<BTreeMap<SegmentId, u64>> {
+        let mut live = BTreeMap::new();
+        for keyspace in [Keyspace::Feed, Keyspace::Log] {
+            for row in self.space(keyspace).iter() {
+                let value = row.value().map_err(|error| failed(&error))?;
+                let pointer = Pointer::decode(&value)?;
+                *live.entry(pointer.segment).or_default() += u64::from(pointer.bytes);
+            }
+        }
+        Ok(live)
     }
 
     /// Gives what is written to the operating system, so that a crash of the process keeps it.
@@ -269,6 +308,9 @@ fn base() -> KeyspaceCreateOptions {
     KeyspaceCreateOptions::default()
         .max_memtable_size(MEMTABLE_BYTES)
         .manual_journal_persist(true)
+        .compaction_strategy(Arc::new(
+            Leveled::default().with_l0_threshold(TOP_TABLES).with_table_target_size(TABLE_BYTES),
+        ))
         .data_block_compression_policy(CompressionPolicy::disabled())
         .filter_block_pinning_policy(PinningPolicy::all(true))
         .index_block_pinning_policy(PinningPolicy::all(true))
