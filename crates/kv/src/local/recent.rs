@@ -10,6 +10,7 @@
 //!   removed key stays here as [`Value::Gone`], unless nothing is beneath and no view can see
 //!   what was removed: then nothing of it is left, however often it was written.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::Bound;
@@ -88,7 +89,103 @@ impl Versions {
     }
 }
 
-type Rows = BTreeMap<Bytes, Versions>;
+/// A key with its first bytes at hand: most comparisons end there, without a look elsewhere.
+#[derive(Debug)]
+struct RowKey {
+    head: u128,
+    bytes: Bytes,
+}
+
+/// What rows are looked up by: a key that is not owned compares as an owned one.
+trait Key {
+    fn head(&self) -> u128;
+    fn bytes(&self) -> &[u8];
+}
+
+impl Key for RowKey {
+    fn head(&self) -> u128 {
+        self.head
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Key for (u128, &[u8]) {
+    fn head(&self) -> u128 {
+        self.0
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.1
+    }
+}
+
+impl<'a> Borrow<dyn Key + 'a> for RowKey {
+    fn borrow(&self) -> &(dyn Key + 'a) {
+        self
+    }
+}
+
+impl Ord for dyn Key + '_ {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.head().cmp(&other.head()).then_with(|| self.bytes().cmp(other.bytes()))
+    }
+}
+
+impl PartialOrd for dyn Key + '_ {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for dyn Key + '_ {
+    fn eq(&self, other: &Self) -> bool {
+        self.bytes() == other.bytes()
+    }
+}
+
+impl Eq for dyn Key + '_ {}
+
+impl Ord for RowKey {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.head.cmp(&other.head).then_with(|| self.bytes.cmp(&other.bytes))
+    }
+}
+
+impl PartialOrd for RowKey {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for RowKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.bytes == other.bytes
+    }
+}
+
+impl Eq for RowKey {}
+
+/// The first bytes of a key as a number that orders as they do. A shorter key is filled up with
+/// zeros; one that is equal so far is told from it by all of its bytes.
+fn head(key: &[u8]) -> u128 {
+    match key.first_chunk() {
+        Some(first) => u128::from_be_bytes(*first),
+        None => {
+            let mut first = [0; 16];
+            first[..key.len()].copy_from_slice(key);
+            u128::from_be_bytes(first)
+        }
+    }
+}
+
+fn as_key<'a>(key: &'a (u128, &'a [u8])) -> &'a (dyn Key + 'a) {
+    key
+}
+
+type Rows = BTreeMap<RowKey, Versions>;
 
 /// See the top of this file.
 #[derive(Debug, Default)]
@@ -114,7 +211,7 @@ impl Recent {
 
     /// The value of a key as a state has it; `None` sends the reader to the layers beneath.
     pub(crate) fn get(&self, keyspace: Keyspace, key: &[u8], state: State) -> Option<Value> {
-        self.read(keyspace).get(key)?.at(state).cloned()
+        self.read(keyspace).get(&(head(key), key) as &dyn Key)?.at(state).cloned()
     }
 
     /// Sets a key. `fresh` says that no layer beneath has it.
@@ -127,6 +224,7 @@ impl Recent {
         (state, oldest): (State, State),
     ) {
         let (key_bytes, value_bytes) = (key.len(), value.bytes());
+        let key = RowKey { head: head(&key), bytes: key };
         let (added, gone) = match self.write(keyspace).entry(key) {
             Entry::Vacant(entry) => {
                 let only_put = value != Value::Gone;
@@ -148,7 +246,7 @@ impl Recent {
         (state, oldest): (State, State),
     ) -> bool {
         let mut rows = self.write(keyspace);
-        if let Some(versions) = rows.get_mut(&key) {
+        if let Some(versions) = rows.get_mut(&(head(&key), &key[..]) as &dyn Key) {
             // Put once and here: nothing can be beneath.
             let alone = versions.fresh || (once && versions.only_put);
             let gone = versions.set(Value::Gone, state, oldest);
@@ -161,11 +259,12 @@ impl Recent {
     }
 
     /// Takes out a row that has been gone since a state which every view has reached.
-    pub(crate) fn bury(&self, keyspace: Keyspace, key: &Bytes, since: State) {
+    pub(crate) fn bury(&self, keyspace: Keyspace, key: &[u8], since: State) {
         let mut rows = self.write(keyspace);
         let dead = |row: &Versions| row.value == Value::Gone && row.since == since;
-        if rows.get(key).is_some_and(dead) {
-            let older = rows.remove(key).map_or(Vec::new(), |row| row.older);
+        let place = (head(key), key);
+        if rows.get(&place as &dyn Key).is_some_and(dead) {
+            let older = rows.remove(&place as &dyn Key).map_or(Vec::new(), |row| row.older);
             let values: usize = older.iter().map(|(_, value)| value.bytes()).sum();
             self.count(0, key.len() + ROW_BYTES + values);
         }
@@ -183,14 +282,16 @@ impl Recent {
     ) -> Option<Bytes> {
         let rows = self.read(keyspace);
         let mut seen = 0;
-        let mut take = |(key, versions): (&Bytes, &Versions)| {
+        let mut take = |(key, versions): (&RowKey, &Versions)| {
             if let Some(value) = versions.at(state) {
-                out.push((key.clone(), value.clone()));
+                out.push((key.bytes.clone(), value.clone()));
             }
             seen += 1;
-            (seen == most).then(|| key.clone())
+            (seen == most).then(|| key.bytes.clone())
         };
-        let mut iter = rows.range::<[u8], _>(range);
+        let (from, to) = (range.0.map(|key| (head(key), key)), range.1.map(|key| (head(key), key)));
+        let (from, to) = (from.as_ref().map(as_key), to.as_ref().map(as_key));
+        let mut iter = rows.range::<dyn Key + '_, _>((from, to));
         if reverse { iter.rev().find_map(take) } else { iter.find_map(&mut take) }
     }
 
@@ -202,7 +303,7 @@ impl Recent {
         mut each: impl FnMut(&Bytes, &Value) -> Result<(), E>,
     ) -> Result<(), E> {
         let rows = self.read(keyspace);
-        rows.iter().try_for_each(|(key, versions)| each(key, &versions.value))
+        rows.iter().try_for_each(|(key, versions)| each(&key.bytes, &versions.value))
     }
 
     fn count(&self, added: usize, gone: usize) {
