@@ -84,6 +84,22 @@ pub struct Call<'a> {
     pub task: Task<'a>,
     /// Whether `console.log` is kept; it does nothing otherwise.
     pub log: bool,
+    /// Where the run takes its chance from: `Math.random`, and ids of items that have none. A new
+    /// one for each run.
+    pub seed: u128,
+}
+
+impl Call<'_> {
+    /// How many bytes the worker is sent.
+    pub(crate) fn size(&self) -> usize {
+        let length = |text: Option<&str>| text.map_or(0, str::len);
+        let task = match self.task {
+            Task::Procedure { arguments } => arguments.len(),
+            Task::Before { body, .. } => length(body),
+            Task::After { body, stored, .. } => length(body) + length(stored),
+        };
+        self.script.source.len() + task
+    }
 }
 
 /// What a script that ended well leaves behind, beside what it did through its host.

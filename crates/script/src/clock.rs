@@ -22,3 +22,9 @@ impl Deadline {
         self.left().is_zero()
     }
 }
+
+/// How much of a processor this process has used.
+pub(crate) fn processor_time() -> Duration {
+    let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::from_secs(used.tv_sec.try_into().unwrap_or(0))
+}

@@ -15,8 +15,8 @@ pub trait Host {
     /// Gives the item as stored.
     fn create(&mut self, body: &str, options: &WriteOptions) -> Result<Bytes>;
 
-    /// Stores an item, whether there is one or not. Gives the item as stored.
-    fn upsert(&mut self, body: &str, options: &WriteOptions) -> Result<Bytes>;
+    /// Stores an item, whether there is one or not. Gives the item as stored, and whether it is new.
+    fn upsert(&mut self, body: &str, options: &WriteOptions) -> Result<(Bytes, bool)>;
 
     /// Puts another in the place of an item. Gives the item as stored.
     fn replace(&mut self, item: &Item, body: &str, options: &WriteOptions) -> Result<Bytes>;

@@ -18,16 +18,26 @@
 //! of [`Program`]: workers are the same program in another role.
 
 mod call;
+mod clock;
+mod converse;
 mod error;
+mod frame;
+mod functions;
 mod host;
+mod lane;
 mod limits;
+mod message;
+mod operation;
+mod pipe;
 mod pool;
+mod process;
 mod value;
 pub mod worker;
 
 pub use call::{Call, Container, Outcome, Script, Task, Verb};
 pub use error::{Error, ErrorKind, Result};
+pub use functions::Functions;
 pub use host::{Host, Indexing, Item, Page, PageRequest, Query, WriteOptions};
 pub use limits::Limits;
-pub use pool::{Functions, Pool, Program, Settings};
+pub use pool::{Pool, Program, Settings};
 pub use value::Value;
