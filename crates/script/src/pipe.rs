@@ -16,8 +16,10 @@ pub(crate) const FRAME_BYTES: usize = 128 * 1024 * 1024;
 /// Space is made for what has arrived, not for what was announced.
 const STEP_BYTES: usize = 256 * 1024;
 const HEADER_BYTES: usize = 4;
-/// How long to look before going to sleep.
+/// How long to look before going to sleep, and how often before letting others have the core: the
+/// one that is waited for may need it.
 const SPIN: Duration = Duration::from_micros(50);
+const LOOKS: u32 = 8;
 
 /// Why nothing came, or could be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,6 +93,7 @@ impl Pipe {
 
     fn fill(&self, mut space: &mut [u8], deadline: Option<Deadline>) -> Result<(), Broken> {
         let mut patience = None;
+        let mut looks = 0;
         while !space.is_empty() {
             match read(&self.input, &mut *space) {
                 Ok(0) => return Err(Broken::Closed),
@@ -102,8 +105,9 @@ impl Pipe {
                 Err(Errno::AGAIN) => {
                     if patience.get_or_insert_with(|| Deadline::after(SPIN)).passed() {
                         wait(self.input.as_fd(), PollFlags::IN, deadline)?;
-                    } else {
-                        // The other side may want this very core.
+                    }
+                    looks += 1;
+                    if looks % LOOKS == 0 {
                         std::thread::yield_now();
                     }
                 }

@@ -4,6 +4,7 @@
 //! runtime of its own, made while nobody waits, and thrown away afterwards: nothing that a script
 //! does can be seen by the next. A script that broke a limit takes the whole process with it.
 
+mod api;
 mod confine;
 mod failure;
 mod function;
@@ -18,6 +19,7 @@ use std::rc::Rc;
 use crate::Limits;
 use crate::message::{self, Request};
 use crate::pipe::Pipe;
+use crate::worker::api::Api;
 use crate::worker::port::Port;
 use crate::worker::sandbox::Sandbox;
 
@@ -39,9 +41,10 @@ fn serve() -> Option<()> {
     let hello = pipe.receive(None).ok()?;
     let Ok(Request::Hello { limits, functions }) = Request::read(&hello) else { return None };
     confine::process(&limits);
+    let api = Api::compile(functions).ok()?;
     loop {
         let port = Rc::new(Port::new(pipe.clone(), limits));
-        let sandbox = Sandbox::new(port, !functions).ok()?;
+        let sandbox = Sandbox::new(port, &api).ok()?;
         let Ok(request) = pipe.receive(None) else { return Some(()) };
         let healthy = answer(&sandbox, &pipe, &limits, &request)?;
         if !healthy {

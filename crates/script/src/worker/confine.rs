@@ -13,14 +13,14 @@ const SLACK_SECONDS: u64 = 3;
 const OPEN_FILES: u64 = 5;
 
 /// For as long as the process lives: no more memory than scripts may have, no file or socket
-/// opened, none written, no process started, no image left behind.
+/// opened, no process started, no image left behind.
 pub(crate) fn process(limits: &Limits) {
     // Fragmentation can double what the engine counts.
     let memory = 2 * limits.memory_bytes as u64 + SLACK_BYTES;
     if let Some(used) = address_space() {
         restrict(Resource::As, used.saturating_add(memory));
     }
-    for resource in [Resource::Core, Resource::Fsize, Resource::Nproc] {
+    for resource in [Resource::Core, Resource::Nproc] {
         restrict(resource, 0);
     }
     restrict(Resource::Nofile, OPEN_FILES);

@@ -1,14 +1,20 @@
 //! What a script threw, as an error that a person can use.
 
-use rquickjs::{Array, Ctx, Function, Object, Value};
+use rquickjs::{Array, Ctx, Exception, Function, Object, Value};
 
 use crate::process::timeout;
+use crate::worker::api;
 use crate::worker::port::Port;
 use crate::{Error, ErrorKind};
 
-/// Names of the API's own files in stack traces begin so.
-const OWN: &str = "api:";
 const OUT_OF_MEMORY: &str = "InternalError: out of memory";
+
+/// Whether this is what the engine throws when there is no memory left. Where there is none even
+/// for an error, it throws null.
+pub(crate) fn is_out_of_memory(thrown: &Value<'_>) -> bool {
+    let message = thrown.as_exception().and_then(Exception::message);
+    thrown.is_null() || message.is_some_and(|message| OUT_OF_MEMORY.ends_with(&message))
+}
 
 /// What the API's `describe` says of a thrown value.
 #[derive(Debug, Default)]
@@ -44,7 +50,7 @@ impl Description {
     /// Reads what the API's `describe` gives.
     pub(crate) fn read(fields: &Array<'_>) -> rquickjs::Result<Self> {
         let frames: String = fields.get(1)?;
-        let frames = frames.lines().filter(|frame| !frame.contains(OWN));
+        let frames = frames.lines().filter(|frame| !frame.contains(api::PREFIX));
         Ok(Self {
             what: fields.get(0)?,
             frames: frames.map(|frame| format!("\n   {}", frame.trim_start())).collect(),
@@ -64,8 +70,7 @@ pub(crate) fn thrown(port: &Port, description: Description) -> Error {
         return timeout();
     }
     let Description { what, frames, number, .. } = description;
-    if what.starts_with(OUT_OF_MEMORY) || what == "null" {
-        // Where no memory is left for an error, the engine throws null.
+    if what.starts_with(OUT_OF_MEMORY) || what == "null" || port.exhausted.get() {
         let message = "The script took more memory than it may and was ended. (Or it threw null, \
                        which cannot be told from that.)";
         return Error::new(ErrorKind::Memory, message);

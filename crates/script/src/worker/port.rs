@@ -56,6 +56,8 @@ pub(crate) struct Port {
     pub(crate) aborted: RefCell<Option<Description>>,
     /// Whether the engine was told to stop.
     pub(crate) stopped: Cell<bool>,
+    /// Whether memory ran out where the script could not notice.
+    pub(crate) exhausted: Cell<bool>,
 }
 
 impl Port {
@@ -73,6 +75,7 @@ impl Port {
             log: RefCell::default(),
             aborted: RefCell::default(),
             stopped: Cell::new(false),
+            exhausted: Cell::new(false),
         }
     }
 

@@ -38,25 +38,24 @@ fn turns(sandbox: &Sandbox, run: &Run<'_>) -> Ended<Option<String>> {
     let port = sandbox.port();
     sandbox.enter(|ctx, kit| Turn { ctx, kit, port }.first(run))?;
     settle(sandbox)?;
-    let mut ticket = 0;
     while let Some(answer) = port.next().unwrap_or_else(|Lost| lost()) {
-        sandbox.enter(|ctx, kit| Turn { ctx, kit, port }.next(ticket, answer))?;
+        sandbox.enter(|ctx, kit| Turn { ctx, kit, port }.next(answer))?;
         settle(sandbox)?;
-        ticket += 1;
     }
     sandbox.enter(|ctx, kit| Turn { ctx, kit, port }.last())
 }
 
-/// Runs what promises have waiting. A rejection that nobody handles is no failure of the run; a job
-/// that the engine itself could not do is.
+/// Runs what promises have waiting. A rejection that nobody handles is no failure of the run, unless
+/// it comes from a lack of memory; a job that the engine itself could not do is.
 fn settle(sandbox: &Sandbox) -> Ended<()> {
     let port = sandbox.port();
     loop {
-        if port.should_stop() {
+        if port.should_stop() || port.exhausted.get() {
             return Err(failure::thrown(port, Description::default()));
         }
         match sandbox.job() {
             Ok(true) => {}
+            Ok(false) if port.exhausted.get() => {}
             Ok(false) => return Ok(()),
             Err(error) => {
                 return Err(sandbox
@@ -138,8 +137,8 @@ impl<'js> Turn<'_, 'js> {
         self.or_failed(self.call(&main, &arguments))
     }
 
-    fn next(&self, ticket: u32, answer: Arrived) -> Ended<()> {
-        self.or_failed(self.deliver(ticket, answer))
+    fn next(&self, answer: Arrived) -> Ended<()> {
+        self.or_failed(self.deliver(answer))
     }
 
     fn last(&self) -> Ended<Option<String>> {
@@ -206,12 +205,12 @@ impl<'js> Turn<'_, 'js> {
         main.call_arg::<Value<'js>>(args).map(|_| ())
     }
 
-    fn deliver(&self, ticket: u32, answer: Arrived) -> Result<()> {
+    fn deliver(&self, answer: Arrived) -> Result<()> {
         let value = match answer.status {
             0..400 => self.ctx.json_parse(answer.text)?,
             _ => answer.text.into_js(self.ctx)?,
         };
         let deliver = self.kit.get::<_, Function<'js>>("deliver")?;
-        deliver.call((ticket, answer.status, value, answer.continuation))
+        deliver.call((answer.status, value, answer.continuation))
     }
 }

@@ -6,21 +6,9 @@ use rquickjs::context::{EvalOptions, intrinsic};
 use rquickjs::{Array, Context, Ctx, Function, IntoJs, Object, Persistent, Result, Runtime, Value};
 
 use crate::operation::Asked;
-use crate::worker::failure::Description;
+use crate::worker::api::Api;
+use crate::worker::failure::{self, Description};
 use crate::worker::port::{Lost, Port};
-
-/// The script API, in the order in which its parts need each other. Their names in stack traces
-/// begin so that they can be told from the script's own.
-const API: [(&str, &str); 5] = [
-    ("api:error", include_str!("api/error.js")),
-    ("api:random", include_str!("api/random.js")),
-    ("api:context", include_str!("api/context.js")),
-    ("api:collection", include_str!("api/collection.js")),
-    ("api:chain", include_str!("api/chain.js")),
-];
-/// Functions see no database; they need only errors, and a console that does nothing.
-const API_OF_FUNCTIONS: [(&str, &str); 2] =
-    [API[0], ("api:console", "(function () { globalThis.console = { log() {} }; })")];
 
 /// What of the language there is. Left out: `performance`, a second clock, and what belongs to
 /// browsers.
@@ -37,6 +25,10 @@ type Language = (
     intrinsic::WeakRef,
 );
 
+/// The part of its memory that a script fills before cycles in it are looked for. Most scripts are
+/// over by then.
+const COLLECT_AT: usize = 4;
+
 /// A runtime that no script has seen.
 pub(crate) struct Sandbox {
     // Before the runtime, which must outlive it.
@@ -47,21 +39,26 @@ pub(crate) struct Sandbox {
 }
 
 impl Sandbox {
-    pub(crate) fn new(port: Rc<Port>, with_database: bool) -> Result<Self> {
+    pub(crate) fn new(port: Rc<Port>, api: &Api) -> Result<Self> {
         let runtime = Runtime::new()?;
         runtime.set_memory_limit(port.limits.memory_bytes);
         runtime.set_max_stack_size(port.limits.stack_bytes);
+        runtime.set_gc_threshold(port.limits.memory_bytes / COLLECT_AT);
         let context = Context::custom::<Language>(&runtime)?;
         let kit = context.with(|ctx| {
             let kit = Object::new(ctx.clone())?;
             kit.set("native", native(&ctx, &port)?)?;
-            let parts = if with_database { &API[..] } else { &API_OF_FUNCTIONS[..] };
-            for (name, source) in parts {
-                let part: Function<'_> = evaluate(&ctx, name, source)?;
-                part.call::<_, ()>((kit.clone(),))?;
-            }
+            api.install(&ctx, &kit)?;
             Ok::<_, rquickjs::Error>(Persistent::save(&ctx, kit))
         })?;
+        let watch = port.clone();
+        // Rejections that nobody handles are silent, but not for want of memory: half of what the
+        // script wanted may not have happened.
+        runtime.set_host_promise_rejection_tracker(Some(Box::new(move |_, _, reason, handled| {
+            if !handled && failure::is_out_of_memory(&reason) {
+                watch.exhausted.set(true);
+            }
+        })));
         let watch = port.clone();
         runtime.set_interrupt_handler(Some(Box::new(move || watch.should_stop())));
         Ok(Self { kit, context, runtime, port })

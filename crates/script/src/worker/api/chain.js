@@ -2,8 +2,7 @@
 //
 // They are evaluated here, over pages that the host lists. A page of results is full before it is
 // handed over; a sort looks at everything first.
-(function (kit) {
-  "use strict";
+export default function (kit) {
   const { fault, collection, settle } = kit;
   const { stringify, parse } = JSON;
   const { isArray } = Array;
@@ -165,4 +164,4 @@
     };
   }
   collection.chain = () => build([]);
-});
+}

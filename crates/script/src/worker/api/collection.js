@@ -1,7 +1,6 @@
 // The collection: every operation on items. Operations are queued and answered after the script's
 // turn has ended; many may travel together.
-(function (kit) {
-  "use strict";
+export default function (kit) {
   const { native, fault, clean } = kit;
   const { stringify, parse } = JSON;
   const { apply } = Reflect;
@@ -14,16 +13,17 @@
   const BY_ID = 0, BY_RID = 1;
   const REFUSED = 0, ACCEPTED = 1, TOO_LARGE = 2;
 
-  let selfLink, altLink, sizes;
+  let selfText, altText, selfLink, altLink, size, maxSize;
   const seen = new Map();
-  const mapGet = Map.prototype.get, mapSet = Map.prototype.set, mapDelete = Map.prototype.delete;
+  const { get: mapGet, set: mapSet } = Map.prototype;
 
   kit.setContainer = (call) => {
-    selfLink = apply(split, call.selfLink, ["/"]);
-    altLink = apply(split, call.altLink, ["/"]);
-    sizes = { currentCollectionSizeInMB: call.size, maxCollectionSizeInMB: call.maxSize };
-    collection.getSelfLink = () => call.selfLink;
-    collection.getAltLink = () => call.altLink;
+    [selfText, altText] = [call.selfLink, call.altLink];
+    selfLink = apply(split, selfText, ["/"]);
+    altLink = apply(split, altText, ["/"]);
+    ({ size, maxSize } = call);
+    collection.getSelfLink = () => selfText;
+    collection.getAltLink = () => altText;
   };
 
   const steps = (link, what, words) => {
@@ -41,7 +41,7 @@
     return { isSelf, last: parts[parts.length - 1] };
   };
   const checkCollection = (link) => {
-    if (link !== undefined && typeof link === "string" && (link === collection.getSelfLink() || link === collection.getAltLink())) return;
+    if (link === selfText || link === altText) return;
     steps(link, "collection", ["dbs", "colls"]);
   };
   // [how, name, id]: what is sent of an item's link.
@@ -91,14 +91,16 @@
   };
   kit.page = page;
 
-  // What waits for an answer, by ticket.
-  const pending = new Map();
-  let ticket = 0;
-  const ask = (done, ...operation) => {
-    const sent = apply(native.send, undefined, operation);
+  // What waits for an answer, the earliest first: how it is handed over, and to whom.
+  const waiting = [];
+  let head = 0, tail = 0;
+  const ask = (answer, callback, code, how, name, extra, body, condition, flag) => {
+    const sent = native.send(code, how, name, extra, body, condition, flag);
     if (sent === TOO_LARGE) throw fault(413, "The request of this operation is too large.");
     if (sent === REFUSED) return false;
-    apply(mapSet, pending, [ticket++, done]);
+    waiting[tail] = answer;
+    waiting[tail + 1] = callback;
+    tail += 2;
     return true;
   };
   kit.refusal = (status, message) => {
@@ -106,15 +108,18 @@
     error.body = message;
     return error;
   };
-  // The answer to the operation of that ticket: a status, and what the host gave.
-  kit.deliver = (number, status, value, continuation) => {
-    const done = apply(mapGet, pending, [number]);
-    apply(mapDelete, pending, [number]);
-    done(status, value, continuation);
+  // The answer to the earliest operation: a status, and what the host gave.
+  kit.deliver = (status, value, continuation) => {
+    const answer = waiting[head], callback = waiting[head + 1];
+    waiting[head] = waiting[head + 1] = undefined;
+    head += 2;
+    if (head === tail) head = tail = waiting.length = 0;
+    answer(callback, status, value, continuation);
   };
 
-  const answerOptions = (status) => ({ statusCode: status, ...sizes });
-  const single = (callback) => (status, value) => {
+  const answerOptions = (status) =>
+    ({ statusCode: status, currentCollectionSizeInMB: size, maxCollectionSizeInMB: maxSize });
+  const single = (callback, status, value) => {
     if (status >= 400) {
       const error = kit.refusal(status, value);
       if (callback === undefined) throw error;
@@ -130,17 +135,19 @@
       callback(undefined, meet(value), options);
     }
   };
-  const feed = (callback) => (status, value, continuation) => {
-    if (status >= 400 || callback === undefined) return single(callback)(status, value);
+  const feed = (callback, status, value, continuation) => {
+    if (status >= 400 || callback === undefined) return single(callback, status, value);
     const options = answerOptions(status);
     if (continuation !== undefined) options.continuation = continuation;
     for (let i = 0; i < value.length; i++) meet(value[i]);
     callback(undefined, value, options);
   };
-  const gone = (callback) => (status, value) => {
-    if (status >= 400 || callback === undefined) return single(callback)(status, value);
+  const gone = (callback, status, value) => {
+    if (status >= 400 || callback === undefined) return single(callback, status, value);
     callback(undefined, answerOptions(status));
   };
+  // For what the query functions list: they make pages of their own.
+  const raw = (callback, status, value, continuation) => callback(status, value, continuation);
 
   const bodyText = (body) => {
     if (body === null || (typeof body !== "object" && typeof body !== "string")) {
@@ -164,7 +171,7 @@
       checkCollection(link);
       const [chosen, done] = settle(options, callback);
       const condition = operation === UPSERT ? optional(chosen.etag) : undefined;
-      return ask(single(done), operation, BY_ID, "", undefined, newText(body, chosen), condition, indexing(chosen));
+      return ask(single, done, operation, BY_ID, "", undefined, newText(body, chosen), condition, indexing(chosen));
     };
 
   const collection = {
@@ -174,25 +181,25 @@
       need("replaceDocument", 2, arguments.length);
       const [how, name, id] = itemOf(link);
       const [chosen, done] = settle(options, callback);
-      return ask(single(done), REPLACE, how, name, id, bodyText(body), optional(chosen.etag), indexing(chosen));
+      return ask(single, done, REPLACE, how, name, id, bodyText(body), optional(chosen.etag), indexing(chosen));
     },
     deleteDocument(link, options, callback) {
       need("deleteDocument", 1, arguments.length);
       const [how, name, id] = itemOf(link);
       const [chosen, done] = settle(options, callback);
-      return ask(gone(done), DELETE, how, name, id, "", optional(chosen.etag), 0);
+      return ask(gone, done, DELETE, how, name, id, "", optional(chosen.etag), 0);
     },
     readDocument(link, options, callback) {
       need("readDocument", 1, arguments.length);
       const [how, name, id] = itemOf(link);
       const [chosen, done] = settle(options, callback);
-      return ask(single(done), READ, how, name, id, "", optional(chosen.ifNoneMatch), 0);
+      return ask(single, done, READ, how, name, id, "", optional(chosen.ifNoneMatch), 0);
     },
     readDocuments(link, options, callback) {
       need("readDocuments", 1, arguments.length);
       checkCollection(link);
       const [chosen, done] = settle(options, callback);
-      return kit.list(page(chosen), feed(done));
+      return list(feed, done, page(chosen));
     },
     queryDocuments(link, query, options, callback) {
       need("queryDocuments", 2, arguments.length);
@@ -200,11 +207,12 @@
       const [chosen, done] = settle(options, callback);
       const [sql, parameters] = queryOf(query);
       const { size, continuation, scan } = page(chosen);
-      return ask(feed(done), QUERY, size, continuation, parameters, sql, undefined, scan ? 1 : 0);
+      return ask(feed, done, QUERY, size, continuation, parameters, sql, undefined, scan ? 1 : 0);
     },
   };
-  kit.list = ({ size, continuation, scan }, done) =>
-    ask(done, LIST, size, continuation, undefined, "", undefined, scan ? 1 : 0);
+  const list = (answer, callback, { size, continuation, scan }) =>
+    ask(answer, callback, LIST, size, continuation, undefined, "", undefined, scan ? 1 : 0);
+  kit.list = (page, callback) => list(raw, callback, page);
 
   const queryOf = (query) => {
     if (typeof query === "string") return [clean(query), undefined];
@@ -249,4 +257,4 @@
     isValidDetailed: geo("isValidDetailed", "ST_ISVALIDDETAILED", 1),
   };
   kit.collection = collection;
-});
+}

@@ -1,6 +1,5 @@
 // getContext(), its request and response, and the console.
-(function (kit) {
-  "use strict";
+export default function (kit) {
   const { native, fault, clean } = kit;
   const { stringify, parse } = JSON;
   const { defineProperty } = Object;
@@ -172,4 +171,4 @@
     InternalServerError: 500,
   });
   defineProperty(globalThis, "ErrorCodes", { value: codes });
-});
+}

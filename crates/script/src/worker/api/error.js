@@ -1,6 +1,5 @@
 // Error with a number, and how what a script threw is told to people.
-(function (kit) {
-  "use strict";
+export default function (kit) {
   const Plain = Error;
   const { apply, construct } = Reflect;
   const { captureStackTrace } = Plain;
@@ -62,4 +61,4 @@
     }
     return [what, where, number];
   };
-});
+}

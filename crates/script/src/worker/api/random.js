@@ -1,6 +1,5 @@
 // Chance, from the seed of the run: Math.random and the ids of items that have none.
-(function (kit) {
-  "use strict";
+export default function (kit) {
   const { defineProperty } = Object;
   const HEX = "0123456789abcdef";
   let a = 1, b = 2, c = 3, d = 4;
@@ -37,4 +36,4 @@
     const at = (from, to) => id.substring(from, to);
     return `${at(0, 8)}-${at(8, 12)}-4${at(13, 16)}-a${at(17, 20)}-${at(20, 32)}`;
   };
-});
+}
