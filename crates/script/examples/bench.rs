@@ -123,13 +123,18 @@ fn measure() -> std::result::Result<(), String> {
         ("text", "function lower(s) { return s.toLowerCase(); }", Value::Text("Seattle".into())),
         ("object", "function f(d) { return d.n; }", Value::Json(r#"{"id":"a","n":7}"#.into())),
     ] {
-        println!("function of a {name:<7}                  {:>9.0} calls/s", calls(&pool, source, argument)?);
+        println!(
+            "function of a {name:<7}                  {:>9.0} calls/s",
+            calls(&pool, source, argument)?
+        );
     }
     Ok(())
 }
 
 fn document(i: usize) -> String {
-    format!(r#"{{"id":"doc-{i:06}","customer":"c1","name":"a name of some length","price":{i}.25,"tags":["a","b","c"],"address":{{"city":"Seattle","zip":"98101"}}}}"#)
+    format!(
+        r#"{{"id":"doc-{i:06}","customer":"c1","name":"a name of some length","price":{i}.25,"tags":["a","b","c"],"address":{{"city":"Seattle","zip":"98101"}}}}"#
+    )
 }
 
 fn procedure(

@@ -6,7 +6,7 @@ use std::time::Duration;
 use model::Result as Answered;
 
 use crate::clock::Deadline;
-use crate::frame::{Decoder, Encoder};
+use crate::frame::{Decoder, Encoder, Malformed};
 use crate::host::Page;
 use crate::lane::Taken;
 use crate::message::{self, Reply, Role, Run};
@@ -43,14 +43,10 @@ pub(crate) fn run(
         let operations = match Reply::read(&heard) {
             Ok(Reply::Operations(operations)) => operations,
             Ok(Reply::Done { body, log }) => {
+                taken.rest();
                 return Ok(Outcome { body: body.map(str::to_owned), log: log.to_owned() });
             }
-            Ok(Reply::Failed(error)) => {
-                if ends_worker(&error) {
-                    taken.discard();
-                }
-                return Err(error);
-            }
+            Ok(Reply::Failed(error)) => return Err(failed(taken, error)),
             _ => return Err(confused(taken)),
         };
         if waiting.add(operations, limits).is_err() {
@@ -62,6 +58,15 @@ pub(crate) fn run(
         };
         heard = exchange(taken, answers.as_slice(), deadline)?;
     }
+}
+
+/// A request that came to its end, though not a good one.
+pub(crate) fn failed(taken: &mut Taken<'_>, error: Error) -> Error {
+    if ends_worker(&error) {
+        taken.discard();
+    }
+    taken.rest();
+    error
 }
 
 /// A worker whose script broke a limit ends itself: nothing the script left behind is trusted.
@@ -122,19 +127,26 @@ fn described<'a>(call: &Call<'a>) -> Run<'a> {
 #[derive(Default)]
 struct Waiting {
     operations: VecDeque<Operation>,
-    /// Answers given so far, and operations asked for: the worker keeps the difference limited.
+    /// How many bytes they came in.
     bytes: usize,
 }
 
 impl Waiting {
-    fn add(&mut self, mut asked: Decoder<'_>, limits: &Limits) -> std::result::Result<(), ()> {
+    fn add(
+        &mut self,
+        mut asked: Decoder<'_>,
+        limits: &Limits,
+    ) -> std::result::Result<(), Malformed> {
         self.bytes += asked.len();
         while !asked.is_empty() {
-            self.operations.push_back(Operation::read(&mut asked).map_err(|_| ())?);
+            // The worker accepts no more than this from its script, so it has lost its senses.
+            let too_many = self.operations.len() >= limits.pending_operations;
+            if too_many || self.bytes > 2 * limits.pending_bytes {
+                return Err(Malformed);
+            }
+            self.operations.push_back(Operation::read(&mut asked)?);
         }
-        // The worker does not accept more than this from its script, so it has lost its senses.
-        let too_many = self.operations.len() > limits.pending_operations;
-        if too_many || self.bytes > 2 * limits.pending_bytes { Err(()) } else { Ok(()) }
+        Ok(())
     }
 
     /// Does what is asked until there is enough to hand over. `None` once it is too late.

@@ -44,7 +44,10 @@ impl<'p> Functions<'p> {
         let deadline = converse::deadline(&self.limits);
         let heard = converse::exchange(&mut self.taken, &frame, deadline)?;
         match Reply::read(&heard) {
-            Ok(Reply::Values(values)) if values.len() == rows => Ok(values),
+            Ok(Reply::Values(mut values)) => match message::read_values(&mut values, rows) {
+                Ok(values) if values.len() == rows => Ok(values),
+                _ => Err(converse::confused(&mut self.taken)),
+            },
             reply => Err(self.failed(reply)),
         }
     }
@@ -54,12 +57,7 @@ impl<'p> Functions<'p> {
         reply: std::result::Result<Reply<'_>, crate::frame::Malformed>,
     ) -> crate::Error {
         match reply {
-            Ok(Reply::Failed(error)) => {
-                if converse::ends_worker(&error) {
-                    self.taken.discard();
-                }
-                error
-            }
+            Ok(Reply::Failed(error)) => converse::failed(&mut self.taken, error),
             _ => converse::confused(&mut self.taken),
         }
     }
@@ -69,8 +67,8 @@ impl Drop for Functions<'_> {
     fn drop(&mut self) {
         let unload = message::unload();
         let told = self.taken.process().and_then(|process| process.send(&unload, None));
-        if told.is_err() {
-            self.taken.discard();
+        if told.is_ok() {
+            self.taken.rest();
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::clock::Deadline;
-use crate::process::Process;
+use crate::process::{Process, worker};
 use crate::{Error, ErrorKind, Program, Result, Settings};
 
 /// Hands out workers, one caller each, and never more than its size at once.
@@ -71,7 +71,7 @@ impl Lane {
         state.taken += 1;
         let idle = state.idle.pop();
         drop(state);
-        let mut taken = Taken { lane: self, process: idle };
+        let mut taken = Taken { lane: self, process: idle, at_rest: true };
         if !taken.process.as_mut().is_some_and(Process::is_alive) {
             taken.process = Some(self.start()?);
         }
@@ -98,18 +98,28 @@ fn busy() -> Error {
 pub(crate) struct Taken<'l> {
     lane: &'l Lane,
     process: Option<Process>,
+    /// Whether the worker waits for a request. One that is left in the middle of something, by a
+    /// host that panics say, is of no use to the next caller.
+    at_rest: bool,
 }
 
 impl Taken<'_> {
-    /// The worker itself.
-    pub(crate) fn process(&self) -> Result<&Process> {
-        self.process.as_ref().ok_or_else(|| crate::process::worker("the script worker has ended"))
+    /// The worker, for a word that begins or goes on with something.
+    pub(crate) fn process(&mut self) -> Result<&Process> {
+        self.at_rest = false;
+        self.process.as_ref().ok_or_else(|| worker("the script worker has ended"))
     }
 
-    /// Ends the worker; the next caller gets a new one.
+    /// Says that all is over which was begun.
+    pub(crate) fn rest(&mut self) {
+        self.at_rest = true;
+    }
+
+    /// Ends the worker and starts another, so that it is ready when the next caller comes.
     pub(crate) fn discard(&mut self) {
-        // Started here, so that it is ready when the next caller comes.
+        self.process = None;
         self.process = self.lane.start().ok();
+        self.at_rest = true;
     }
 
     /// Takes a new worker in the place of one that turned out to be dead.
@@ -122,6 +132,9 @@ impl Taken<'_> {
 
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
+        if !self.at_rest {
+            self.discard();
+        }
         let mut state = self.lane.state();
         state.taken -= 1;
         state.idle.extend(self.process.take());

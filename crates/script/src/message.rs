@@ -187,7 +187,7 @@ impl<'a> Request<'a> {
             }
             APPLY => {
                 let (function, rows) = (from.number()?, from.number()?);
-                Ok(Self::Apply { function, rows, values: read_values(&mut from)? })
+                Ok(Self::Apply { function, rows, values: read_values(&mut from, usize::MAX)? })
             }
             UNLOAD => Ok(Self::Unload),
             ANSWERS => Ok(Self::Answers { accepting: from.byte()? == 1, answers: from }),
@@ -219,8 +219,8 @@ pub(crate) enum Reply<'a> {
     Done { body: Option<&'a str>, log: &'a str },
     /// It did not.
     Failed(Error),
-    /// What a function gave.
-    Values(Vec<Value>),
+    /// What a function gave, for [`read_values`].
+    Values(Decoder<'a>),
 }
 
 const OPERATIONS: u8 = 0;
@@ -267,7 +267,7 @@ impl<'a> Reply<'a> {
             OPERATIONS => Ok(Self::Operations(from)),
             DONE => Ok(Self::Done { body: from.optional()?, log: from.text()? }),
             FAILED => read_failed(&mut from).map(Self::Failed),
-            VALUES => read_values(&mut from).map(Self::Values),
+            VALUES => Ok(Self::Values(from)),
             _ => Err(Malformed),
         }
     }
@@ -298,9 +298,13 @@ pub(crate) fn value(to: &mut Encoder, value: &Value) {
     };
 }
 
-fn read_values(from: &mut Decoder<'_>) -> Read<Vec<Value>> {
+/// At most so many values.
+pub(crate) fn read_values(from: &mut Decoder<'_>, most: usize) -> Read<Vec<Value>> {
     let mut values = Vec::new();
     while !from.is_empty() {
+        if values.len() == most {
+            return Err(Malformed);
+        }
         values.push(match from.byte()? {
             0 => Value::Undefined,
             1 => Value::Null,
@@ -313,4 +317,77 @@ fn read_values(from: &mut Decoder<'_>) -> Read<Vec<Value>> {
         });
     }
     Ok(values)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operation::Operation;
+
+    /// Whatever a worker, or a stranger in its place, may say.
+    #[test]
+    fn nonsense_is_refused_and_never_panics() {
+        let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+        let mut random = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        };
+        for round in 0..20_000 {
+            let length = random() % 64;
+            let mut bytes: Vec<u8> = (0..length).map(|_| (random() % 8) as u8).collect();
+            if let Some(first) = bytes.first_mut() {
+                *first = (round % 8) as u8;
+            }
+            let _ = Request::read(&bytes);
+            match Reply::read(&bytes) {
+                Ok(Reply::Operations(mut from)) => while Operation::read(&mut from).is_ok() {},
+                Ok(Reply::Values(mut from)) => {
+                    let read = read_values(&mut from, 3);
+                    assert!(read.map_or(true, |values| values.len() <= 3));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    #[test]
+    fn requests_and_replies_come_back_as_they_were() {
+        let limits = Limits { log_chars: 5, ..Limits::default() };
+        let frame = hello(&limits, true);
+        let Ok(Request::Hello { limits: read, functions: true }) = Request::read(&frame) else {
+            panic!("not a hello");
+        };
+        assert_eq!(read, limits);
+        for kind in [
+            ErrorKind::Compile,
+            ErrorKind::Thrown(None),
+            ErrorKind::Thrown(Some(0)),
+            ErrorKind::Timeout,
+            ErrorKind::Memory,
+            ErrorKind::TooLarge,
+            ErrorKind::Worker,
+        ] {
+            let error = Error { kind, message: "m".into(), log: "l".into() };
+            let frame = failed(&error);
+            assert!(matches!(Reply::read(&frame), Ok(Reply::Failed(read)) if read == error));
+        }
+        let seed = u128::MAX - 7;
+        let frame = run(&Run {
+            id: "i",
+            source: "s",
+            container: Container { size_mb: 1, ..Container::default() },
+            role: Role::After,
+            arguments: None,
+            verb: "Create",
+            body: Some("b"),
+            stored: Some(""),
+            log: true,
+            seed,
+        });
+        let Ok(Request::Run(read)) = Request::read(&frame) else { panic!("not a run") };
+        assert_eq!((read.id, read.source, read.role), ("i", "s", Role::After));
+        assert_eq!((read.body, read.stored, read.seed), (Some("b"), Some(""), seed));
+    }
 }

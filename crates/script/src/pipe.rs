@@ -12,7 +12,7 @@ use rustix::io::{Errno, ioctl_fionbio, read, write};
 use crate::clock::Deadline;
 
 /// No frame is longer. Above all that [`Limits`](crate::Limits) lets into one.
-pub(crate) const FRAME_BYTES: usize = 128 * 1024 * 1024;
+pub(crate) const FRAME_BYTES: usize = 96 * 1024 * 1024;
 /// Space is made for what has arrived, not for what was announced.
 const STEP_BYTES: usize = 256 * 1024;
 const HEADER_BYTES: usize = 4;

@@ -10,7 +10,7 @@ use crate::{Call, Error, ErrorKind, Functions, Host, Limits, Outcome, Result, Sc
 /// How a worker is started: with a program that then calls [`worker::main`](crate::worker::main).
 #[derive(Debug, Clone)]
 pub struct Program {
-    /// The file; usually this program itself.
+    /// The file, with its whole path; usually this program itself.
     pub path: PathBuf,
     /// What tells it to be a worker.
     pub arguments: Vec<OsString>,
@@ -67,8 +67,11 @@ impl Pool {
         let frame = message::check(script.id, script.source);
         let heard = converse::ask(&mut taken, &frame, deadline)?;
         match Reply::read(&heard) {
-            Ok(Reply::Done { .. }) => Ok(()),
-            Ok(Reply::Failed(error)) => Err(error),
+            Ok(Reply::Done { .. }) => {
+                taken.rest();
+                Ok(())
+            }
+            Ok(Reply::Failed(error)) => Err(converse::failed(&mut taken, error)),
             _ => Err(converse::confused(&mut taken)),
         }
     }

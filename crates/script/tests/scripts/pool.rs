@@ -3,7 +3,7 @@
 use std::sync::mpsc;
 use std::time::Duration;
 
-use astrarium_script::{ErrorKind, Pool, Program, Script, Settings, Task};
+use astrarium_script::{ErrorKind, Pool, Program, Script, Settings, Task, Value};
 use serde_json::json;
 
 use crate::support::{Memory, procedure, run, settings};
@@ -95,4 +95,64 @@ fn chance_comes_from_the_seed() {
     let source = "function f() { __.createDocument(__.getSelfLink(), {}, (e, d) => __.response.setBody([d.id, Math.random()])); }";
     let first = procedure(&pool, &mut Memory::default(), source, "[]");
     assert_eq!(procedure(&pool, &mut Memory::default(), source, "[]"), first);
+}
+
+#[test]
+fn a_host_that_panics_leaves_no_worker_in_the_middle_of_something() {
+    let pool = Pool::new(&settings());
+    let mut host = Memory { before: Some(Box::new(|| panic!("the host"))), ..Memory::default() };
+    let run = std::panic::AssertUnwindSafe(|| procedure(&pool, &mut host, LISTS, "[]"));
+    assert!(std::panic::catch_unwind(run).is_err());
+    assert_eq!(procedure(&pool, &mut Memory::default(), LISTS, "[]"), "0");
+}
+
+/// Callers with dice: good scripts and bad ones, procedures and functions, on few workers. Each
+/// gets its own answer, whatever befalls the others.
+#[test]
+fn whatever_others_run_each_caller_gets_its_own_answer() {
+    for seed in [1, 2, 3] {
+        let mut settings = Settings { workers: 2, function_workers: 2, waiting: 64, ..settings() };
+        settings.limits.time = Duration::from_secs(10);
+        settings.limits.memory_bytes = 16 * 1024 * 1024;
+        let pool = Pool::new(&settings);
+        std::thread::scope(|threads| {
+            for caller in 0..6 {
+                let pool = &pool;
+                threads.spawn(move || (0..25).for_each(|turn| play(pool, seed, caller, turn)));
+            }
+        });
+    }
+}
+
+fn play(pool: &Pool, seed: u64, caller: u64, turn: u64) {
+    let dice =
+        (seed * 1_000_003 + caller * 7919 + turn * 104_729).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let mark = format!("{seed}-{caller}-{turn}");
+    let mut host = Memory::default();
+    let arguments = json!([mark, dice >> 58]).to_string();
+    let mut run = |source| procedure(pool, &mut host, source, &arguments);
+    match dice >> 32 & 7 {
+        0..3 => {
+            let source = "function f(mark, n) { let left = n; const next = (e) => { if (e) throw e; \
+                if (left-- === 0) return __.response.setBody(mark); \
+                __.createDocument(__.getSelfLink(), {id: mark + left}, next); }; next(); }";
+            assert_eq!(run(source), format!("\"{mark}\""));
+            assert_eq!(host.items.len() as u64, dice >> 58);
+        }
+        3 => assert_eq!(
+            run("function f(mark) { throw new Error(mark); }"),
+            format!("throws Error: {mark}")
+        ),
+        4 => assert!(
+            run("function f() { const a = []; for (;;) a.push([]); }").starts_with("Memory")
+        ),
+        5 => assert!(run("function f() { return f(); }").starts_with("throws RangeError")),
+        6 => assert!(run("function f( {").starts_with("Compile")),
+        _ => {
+            let script = Script { id: "u", source: "function f(s, n) { return s + n; }" };
+            let mut functions = pool.functions(&[script]).unwrap();
+            let row = [Value::Text(mark.clone()), Value::Number(7.0)];
+            assert_eq!(functions.call(0, 1, &row).unwrap(), [Value::Text(format!("{mark}7"))]);
+        }
+    }
 }
