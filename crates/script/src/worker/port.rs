@@ -54,6 +54,8 @@ pub(crate) struct Port {
     pub(crate) log: RefCell<String>,
     /// What `abort` was told, once it was.
     pub(crate) aborted: RefCell<Option<Description>>,
+    /// By how much the first line of the script was moved to the right.
+    pub(crate) indent: Cell<u32>,
     /// Whether the engine was told to stop.
     pub(crate) stopped: Cell<bool>,
     /// Whether memory ran out where the script could not notice.
@@ -74,6 +76,7 @@ impl Port {
             arrived_bytes: Cell::new(0),
             log: RefCell::default(),
             aborted: RefCell::default(),
+            indent: Cell::new(0),
             stopped: Cell::new(false),
             exhausted: Cell::new(false),
         }

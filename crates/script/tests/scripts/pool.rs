@@ -156,3 +156,32 @@ fn play(pool: &Pool, seed: u64, caller: u64, turn: u64) {
         }
     }
 }
+
+/// Should the engine not hold what it promises: a worker can open no file, and start no process.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_system_denies_a_worker_what_it_does_not_need() {
+    let pool = Pool::new(&settings());
+    assert_eq!(procedure(&pool, &mut Memory::default(), LISTS, "[]"), "0");
+    let own = std::process::id().to_string();
+    let is_ours = |status: &str| {
+        status.lines().any(|line| line.strip_prefix("PPid:").is_some_and(|id| id.trim() == own))
+    };
+    let folders = std::fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path());
+    let workers = folders.filter(|folder| {
+        std::fs::read_to_string(folder.join("status")).is_ok_and(|status| is_ours(&status))
+    });
+    // Workers of other tests may not have come that far.
+    let confined = workers.filter_map(|worker| std::fs::read_to_string(worker.join("limits")).ok());
+    let mut confined = confined.filter(|limits| {
+        let hard = |name: &str| {
+            let line = limits.lines().find_map(|line| line.strip_prefix(name));
+            line.and_then(|line| line.split_whitespace().nth(1)).map(str::to_owned)
+        };
+        hard("Max open files").as_deref() == Some("5")
+            && hard("Max processes").as_deref() == Some("0")
+            && hard("Max core file size").as_deref() == Some("0")
+            && hard("Max address space").is_some_and(|bytes| bytes.parse::<u64>().is_ok())
+    });
+    assert!(confined.next().is_some());
+}
