@@ -14,7 +14,7 @@ use server::{Options, Server, log, store, tls};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// The argument that makes this program a worker for scripts: for the server alone, not for people.
+/// The argument by which the server starts itself as a worker that runs scripts.
 const SCRIPT_WORKER: &str = "script-worker";
 
 fn main() -> ExitCode {
