@@ -43,3 +43,5 @@ pub use catalog::{Engine, Options};
 pub use container::Container;
 pub use env::Env;
 pub use kind::Kind;
+/// All that this program does when it is started as a worker for scripts.
+pub use script::worker::main as script_worker;

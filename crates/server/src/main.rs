@@ -14,7 +14,13 @@ use server::{Options, Server, log, store, tls};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// The argument by which the server starts itself as a worker that runs scripts.
+const SCRIPT_WORKER: &str = "script-worker";
+
 fn main() -> ExitCode {
+    if std::env::args_os().nth(1).is_some_and(|word| word == SCRIPT_WORKER) {
+        return engine::script_worker();
+    }
     let arguments = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     let read_file = |path: &str| std::fs::read_to_string(path).map_err(|e| format!("{path}: {e}"));
     let loaded = match settings::load(arguments, |name| std::env::var(name).ok(), read_file) {
