@@ -13,6 +13,7 @@ use crate::error::{Error, Kind, Result};
 use crate::layout::{Known, Layout, RANGES_MAX, RangeList};
 use crate::range::{FeedRange, PartitionKeyRange};
 use crate::request::{Link, Request};
+use crate::retry::Pauses;
 use crate::session::Session;
 
 /// How often a list of ranges that does not fit together is read again.
@@ -143,6 +144,11 @@ impl Container {
                 None => return Ok((list.rid, ranges)),
             }
         }
+    }
+
+    /// The pauses that the client allows itself.
+    pub(crate) fn pauses(&self) -> Pauses {
+        Pauses::new(self.client.sender.retry)
     }
 
     pub(crate) fn link(&self) -> &Link {

@@ -83,15 +83,19 @@ impl Pauses {
     }
 
     /// The next pause, or none if it is time to give up. `chance` in 0..=1 spreads clients that
-    /// failed together; a time that the server names is kept to.
+    /// failed together. What the server names is enough for the first time; many who come back
+    /// together after it would be put off together again.
     pub fn next(&mut self, named: Option<Duration>, chance: f64) -> Option<Duration> {
         if self.made >= self.retry.attempts {
             return None;
         }
-        let pause = named.unwrap_or_else(|| {
-            let doubled = self.retry.pause.saturating_mul(1 << self.made.min(16));
-            doubled.min(PAUSE_MAX).mul_f64(0.5 + chance.clamp(0.0, 1.0) / 2.0)
-        });
+        let doubled = self.retry.pause.saturating_mul(1 << self.made.min(16));
+        let own = doubled.min(PAUSE_MAX).mul_f64(0.5 + chance.clamp(0.0, 1.0) / 2.0);
+        let pause = match named {
+            None => own,
+            Some(named) if self.made == 0 => named,
+            Some(named) => named.max(own),
+        };
         if pause > self.left {
             return None;
         }

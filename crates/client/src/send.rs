@@ -39,7 +39,7 @@ pub struct Sender {
     /// Held while the account is asked for its regions, so that it is asked once.
     asking: Mutex<()>,
     discovers: bool,
-    retry: Retry,
+    pub retry: Retry,
     request_timeout: Duration,
     user_agent: HeaderValue,
     random: SystemRandom,

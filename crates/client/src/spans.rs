@@ -7,7 +7,6 @@
 //! Parts that have been read to their end are left out. Tokens are the server's, kept as they came.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -19,18 +18,15 @@ use crate::layout::RANGES_MAX;
 use crate::partition_key::PartitionKey;
 use crate::range::FeedRange;
 use crate::request::Request;
+use crate::retry::Pauses;
 
 /// The form that this client writes and reads.
 const VERSION: u32 = 1;
-/// How often in a row a range may be gone before the reader gives up.
-const GONE_MAX: u32 = 20;
-const GONE_PAUSE: Duration = Duration::from_millis(50);
 
 /// The parts of a list that are still to be read.
 #[derive(Debug)]
 pub struct Spans {
     state: State,
-    gone: u32,
 }
 
 #[derive(Debug)]
@@ -92,7 +88,7 @@ impl Spans {
                 State::Whole { scope: FeedScope::Container, token, has_begun: false }
             }
         };
-        Ok(Self { state, gone: 0 })
+        Ok(Self { state })
     }
 
     /// From here on part by part, from the beginning.
@@ -114,26 +110,26 @@ impl Spans {
         container: &Container,
         request: impl Fn(&FeedScope, Option<&str>) -> Result<Request>,
     ) -> Result<Option<Answer>> {
+        let mut gone: Option<Pauses> = None;
         loop {
             let Some((scope, token)) = self.step(container).await? else { return Ok(None) };
-            match container.send(&request(&scope, token.as_deref())?).await {
+            let error = match container.send(&request(&scope, token.as_deref())?).await {
                 Ok(answer) => {
-                    self.gone = 0;
                     self.advance(answer.continuation().map(str::to_owned));
                     return Ok(Some(answer));
                 }
-                Err(error) if error.kind() == Kind::RangeGone && self.gone < GONE_MAX => {
-                    self.gone += 1;
-                    if self.gone > 1 {
-                        tokio::time::sleep(GONE_PAUSE * self.gone).await;
-                    }
-                    container.refresh_layout().await?;
-                }
-                Err(error) => {
-                    self.gone = 0;
-                    return Err(error);
-                }
+                Err(error) if error.kind() == Kind::RangeGone => error,
+                Err(error) => return Err(error),
+            };
+            // The first time there is no need to wait: the heirs are there already, as a rule.
+            match &mut gone {
+                None => gone = Some(container.pauses()),
+                Some(pauses) => match pauses.next(None, 1.0) {
+                    Some(pause) => tokio::time::sleep(pause).await,
+                    None => return Err(error),
+                },
             }
+            container.refresh_layout().await?;
         }
     }
 
