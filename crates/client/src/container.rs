@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::answer::{self, Answer};
 use crate::body::IntoBody;
-use crate::client::Client;
+use crate::client::{Client, LIST_PAGES_MAX};
 use crate::error::{Error, Kind, Result};
 use crate::layout::{Known, Layout, RANGES_MAX, RangeList};
 use crate::range::{FeedRange, PartitionKeyRange};
@@ -129,21 +129,22 @@ impl Container {
 
     async fn read_ranges(&self) -> Result<(String, Vec<PartitionKeyRange>)> {
         let (mut ranges, mut continuation) = (Vec::new(), None::<String>);
-        loop {
+        for _ in 0..LIST_PAGES_MAX {
             let mut request = Request::list(Method::GET, &self.link, "pkranges");
             request.set_page(None, continuation.as_deref())?;
             let answer = self.send(&request).await?;
             let list: RangeList = answer::parse(&answer.body)?;
             ranges.extend(list.ranges);
             if ranges.len() > RANGES_MAX {
-                let message = format!("there are more than {RANGES_MAX} partition key ranges");
-                return Err(Error::new(Kind::Answer, message));
+                break;
             }
             match answer.continuation() {
                 Some(more) => continuation = Some(more.to_owned()),
                 None => return Ok((list.rid, ranges)),
             }
         }
+        let message = format!("there are more than {RANGES_MAX} partition key ranges");
+        Err(Error::new(Kind::Answer, message))
     }
 
     /// The pauses that the client allows itself.

@@ -23,6 +23,8 @@ pub struct Failed {
 pub struct Nature {
     pub is_read: bool,
     pub names_range: bool,
+    /// Whether the server was asked to hold its answer back.
+    pub waits: bool,
 }
 
 /// What to do next.
@@ -48,6 +50,8 @@ pub fn verdict(failed: Failed, nature: Nature) -> Verdict {
         // Nothing was sent, so nothing was done.
         (Kind::Unreachable, ..) => Elsewhere,
         (Kind::Interrupted, ..) => reads(Again),
+        // Whoever waits may have been away for longer than the server keeps an answer.
+        (Kind::TimedOut, 0, _) if nature.waits => reads(Again),
         (Kind::TimedOut, ..) => reads(Elsewhere),
         (Kind::Unauthorized, ..) => Renew,
         // A region that does not write, or no longer knows the account.
@@ -115,7 +119,8 @@ mod tests {
         let retry_after = retry_after.map(Duration::from_millis);
         let failed = Failed { kind: Kind::of(status, substatus), status, substatus, retry_after };
         let given = [(true, false), (false, false), (true, true)]
-            .map(|(is_read, names_range)| verdict(failed, Nature { is_read, names_range }));
+            .map(|(is_read, names_range)| Nature { is_read, names_range, waits: false })
+            .map(|nature| verdict(failed, nature));
         assert_eq!(given, expect, "{status}/{substatus}");
     }
 
@@ -141,10 +146,14 @@ mod tests {
     #[test]
     fn broken_connections() {
         let failed = |kind| Failed { kind, status: 0, substatus: 0, retry_after: None };
-        let verdict = |kind, is_read| verdict(failed(kind), Nature { is_read, names_range: false });
+        let nature = |is_read, waits| Nature { is_read, names_range: false, waits };
+        let patient = verdict(failed(Kind::TimedOut), nature(true, true));
+        assert_eq!(patient, Verdict::Again);
+        let verdict = |kind, is_read| verdict(failed(kind), nature(is_read, false));
         assert_eq!(verdict(Kind::Unreachable, false), Verdict::Elsewhere);
         assert_eq!(verdict(Kind::Interrupted, true), Verdict::Again);
         assert_eq!(verdict(Kind::Interrupted, false), Verdict::GiveUp);
+        assert_eq!(verdict(Kind::TimedOut, true), Verdict::Elsewhere);
         assert_eq!(verdict(Kind::TimedOut, false), Verdict::GiveUp);
         assert_eq!(verdict(Kind::Answer, true), Verdict::GiveUp);
         assert!(maybe_applied(Kind::Interrupted, false));

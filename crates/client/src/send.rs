@@ -71,7 +71,11 @@ impl Sender {
     /// Sends a request; refusals are errors. With a session, tokens are sent and taken in.
     pub async fn send(&self, request: &Request, session: Option<&Session>) -> Result<Answer> {
         let mut pauses = Pauses::new(self.retry);
-        let nature = Nature { is_read: request.is_read, names_range: request.names_range };
+        let nature = Nature {
+            is_read: request.is_read,
+            names_range: request.names_range,
+            waits: !request.wait.is_zero(),
+        };
         let (mut attempts, mut renewed) = (0, false);
         loop {
             self.locate().await;

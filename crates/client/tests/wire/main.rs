@@ -1,6 +1,7 @@
 //! The client against a real server process, and against a proxy that misbehaves.
 
-#![allow(clippy::unwrap_used)]
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+#![expect(clippy::duplicate_mod, reason = "examples share files, and each is whole in itself")]
 
 mod changes;
 mod faults;
@@ -8,6 +9,7 @@ mod items;
 mod layout;
 mod lists;
 mod proxy;
+mod recipes;
 mod regions;
 mod support;
 mod tls;

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use client::{Account, BearerToken, Client, Credential, Kind, Options, Retry, Trust};
 use conformance::WELL_KNOWN_KEY;
+use conformance::server::Scratch;
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 
 use crate::support::{Home, client_of, soon};
 
@@ -33,6 +35,33 @@ async fn a_certificate_of_ones_own() {
     let error = soon(client.databases()).await.unwrap_err();
     assert_eq!(error.kind(), Kind::Unreachable);
     assert!(error.message().contains("certificate"), "{error}");
+}
+
+#[tokio::test]
+async fn an_authority_of_ones_own() {
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().unwrap();
+    let authority = params.self_signed(&key).unwrap();
+    let issuer = Issuer::new(params, key);
+    let own = KeyPair::generate().unwrap();
+    let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    let certificate = params.signed_by(&own, &issuer).unwrap();
+    let files = Scratch::new("client-tls").unwrap();
+    let write = |name: &str, text: String| {
+        let path = files.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let certificate = write("certificate.pem", certificate.pem());
+    let key = write("key.pem", own.serialize_pem());
+    let home = Home::with(&["--memory", "--tls-certificate", &certificate, "--tls-key", &key]);
+    let trust = || options(Trust::Certificates(authority.pem().into_bytes()));
+    let client = client_of(&secure(&home, "localhost"), trust());
+    assert_eq!(soon(client.databases()).await.unwrap(), [""; 0]);
+    // The certificate is for a name, and this is another.
+    let client = client_of(&secure(&home, "127.0.0.1"), trust());
+    assert_eq!(soon(client.databases()).await.unwrap_err().kind(), Kind::Unreachable);
 }
 
 #[tokio::test]
