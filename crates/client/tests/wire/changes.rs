@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
 use client::{
-    ChangeFeedOptions, Container, FeedRead, FeedScope, ItemOptions, Kind, Mode, Operation, Start,
-    Throughput,
+    ChangeFeedOptions, Container, FeedRead, FeedScope, ItemOptions, Kind, Mode, Operation,
+    PartitionKey, Start, Throughput,
 };
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
@@ -172,6 +172,40 @@ async fn parts_of_a_container() {
     }
     found.sort();
     assert_eq!(found, names("later", 10));
+}
+
+#[tokio::test]
+async fn keys_that_begin_alike() {
+    let home = Home::new();
+    let client = home.client();
+    client.create_database("d", Throughput::Unsaid).await.unwrap();
+    let definition = json!({"id": "c",
+        "partitionKey": {"paths": ["/tenant", "/user"], "kind": "MultiHash", "version": 2}});
+    client.database("d").create_container(definition, Throughput::Manual(30_000)).await.unwrap();
+    let container = client.container("d", "c");
+    for (id, tenant, user) in [("1", "t1", "u1"), ("2", "t1", "u2"), ("3", "t2", "u1")] {
+        let item = json!({"id": id, "tenant": tenant, "user": user});
+        let key = PartitionKey::levels([tenant, user]);
+        container.create_item(key, item, ItemOptions::default()).await.unwrap();
+    }
+    let of = |levels: &[&str]| ChangeFeedOptions {
+        partition_key: Some(PartitionKey::levels(levels.iter().copied())),
+        ..beginning()
+    };
+    assert_eq!(drain(&mut container.changes(of(&["t1"])).unwrap()).await, ["1", "2"]);
+    let mut one = container.changes(of(&["t1", "u2"])).unwrap();
+    assert_eq!(drain(&mut one).await, ["2"]);
+    // Keys have no ranges, so a split is nothing to them.
+    for range in container.partition_key_ranges().await.unwrap() {
+        let _ = container.split_range(&range.id).await;
+    }
+    let item = json!({"id": "4", "tenant": "t1", "user": "u2"});
+    let key = PartitionKey::levels(["t1", "u2"]);
+    container.create_item(key, item, ItemOptions::default()).await.unwrap();
+    let options =
+        ChangeFeedOptions { request_continuation: Some(one.continuation()), ..of(&["t1", "u2"]) };
+    assert_eq!(drain(&mut one).await, ["4"]);
+    assert_eq!(drain(&mut container.changes(options).unwrap()).await, ["4"]);
 }
 
 #[tokio::test]

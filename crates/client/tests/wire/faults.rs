@@ -219,6 +219,16 @@ async fn a_range_that_is_gone_for_good_is_an_error() {
 }
 
 #[tokio::test]
+async fn history_that_is_lost_is_told() {
+    let (_home, proxy, container) = scene(quick()).await;
+    proxy.fates(vec![told(412, 2015)]);
+    let mut changes = container.changes(beginning()).unwrap();
+    let error = soon(changes.next_page()).await.unwrap_err();
+    assert_eq!((error.kind(), error.attempts()), (Kind::HistoryLost, 1));
+    assert!(!error.is_transient());
+}
+
+#[tokio::test]
 async fn a_list_of_ranges_with_a_gap_is_read_again() {
     let (_home, proxy, container) = scene(quick()).await;
     let mut torn = 2;

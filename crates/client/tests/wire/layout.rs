@@ -1,11 +1,8 @@
 //! Readers of changes through splits, merges and restarts.
 
-use std::collections::HashMap;
+use client::{ChangeFeedOptions, Changes, Container, Kind};
 
-use client::{ChangeFeedOptions, Changes, Container, ItemOptions, Kind};
-use serde_json::{Value, json};
-
-use crate::support::{Home, beginning, drain, fill, ids, names, pages, soon};
+use crate::support::{Home, beginning, drain, fill, ids, names, soon};
 
 async fn split_all(container: &Container) {
     for range in container.partition_key_ranges().await.unwrap() {
@@ -93,75 +90,6 @@ async fn a_range_that_was_split_is_read_at_its_heirs() {
     );
     let gone = fresh.read_changes(&read).await.unwrap_err();
     assert_eq!((gone.kind(), gone.substatus(), gone.attempts()), (Kind::RangeGone, 1002, 1));
-}
-
-/// A small generator, so that a seed replays a run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % end
-    }
-}
-
-/// Writers, splits, merges and readers that lose their memory, in any order. In the end each
-/// item's newest version has been read, versions of an item in their order, and none twice.
-async fn run(seed: u64) {
-    let home = Home::new();
-    let container = home.container(1).await;
-    let other = home.client().container("d", "c");
-    let mut random = Random(seed);
-    let (mut written, mut read) = (HashMap::new(), HashMap::<String, u64>::new());
-    let mut options =
-        ChangeFeedOptions { max_item_count: Some(3), max_concurrency: 3, ..beginning() };
-    let mut changes = container.changes(options.clone()).unwrap();
-    let take = |page: client::Page, read: &mut HashMap<String, u64>| {
-        for change in &page.changes {
-            let item: Value = change.document().unwrap().unwrap();
-            let (id, n) = (item["id"].as_str().unwrap().to_owned(), item["n"].as_u64().unwrap());
-            let before = read.insert(id.clone(), n);
-            assert!(before.is_none_or(|before| before < n), "seed {seed}: {id} {before:?} {n}");
-        }
-    };
-    for n in 0..120 {
-        match random.below(10) {
-            0..=4 => {
-                let id = format!("i{}", random.below(30));
-                let item = json!({"id": id, "pk": id, "n": n});
-                container.upsert_item(id.as_str(), item, ItemOptions::default()).await.unwrap();
-                written.insert(id, n);
-            }
-            5..=7 => take(soon(changes.next_page()).await.unwrap(), &mut read),
-            8 => {
-                let ranges = other.partition_key_ranges().await.unwrap();
-                let at = random.below(ranges.len() as u64) as usize;
-                // A range without items cannot be cut; the reader does not care.
-                if random.below(3) > 0 {
-                    let _ = other.split_range(&ranges[at].id).await;
-                } else if at > 0 {
-                    other.merge_ranges(&[&ranges[at - 1].id, &ranges[at].id]).await.unwrap();
-                }
-            }
-            _ => {
-                options.request_continuation = Some(changes.continuation());
-                let fresh = home.client().container("d", "c");
-                changes = fresh.changes(options.clone()).unwrap();
-            }
-        }
-    }
-    for page in pages(&mut changes).await {
-        take(page, &mut read);
-    }
-    assert_eq!(read, written, "seed {seed}");
-}
-
-#[tokio::test]
-async fn splits_and_merges_in_any_order() {
-    for seed in 0..8 {
-        run(seed).await;
-    }
 }
 
 #[tokio::test]

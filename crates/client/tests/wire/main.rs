@@ -11,6 +11,7 @@ mod lists;
 mod proxy;
 mod recipes;
 mod regions;
+mod storm;
 mod support;
 mod tls;
 mod waiting;

@@ -66,6 +66,66 @@ async fn a_single_read_waits_where_the_server_can() {
     assert!(page.is_not_modified && page.has_waited);
 }
 
+/// Waits for a change while something happens, then writes an item and sees it come.
+async fn through(home: &mut Home, happens: impl AsyncFnOnce(&mut Home)) {
+    let container = home.container(2).await;
+    let mut changes = container.changes(waiting(LONG)).unwrap();
+    changes.pin().await.unwrap();
+    let page = {
+        let next = changes.next_page();
+        tokio::pin!(next);
+        let work = async {
+            happens(home).await;
+            fill(&home.client().container("d", "c"), "i", 1).await;
+        };
+        let (page, ()) = tokio::join!(soon(&mut next), work);
+        page.unwrap()
+    };
+    assert_eq!(page.changes[0].id().unwrap().as_deref(), Some("i0"));
+    assert_eq!(drain(&mut container.changes(from(&page.continuation)).unwrap()).await, [""; 0]);
+}
+
+fn from(continuation: &str) -> ChangeFeedOptions {
+    ChangeFeedOptions { request_continuation: Some(continuation.to_owned()), ..Default::default() }
+}
+
+#[tokio::test]
+async fn a_wait_goes_on_through_splits_and_merges() {
+    through(&mut Home::new(), async |home: &mut Home| {
+        let container = home.client().container("d", "c");
+        for _ in 0..2 {
+            for range in container.partition_key_ranges().await.unwrap() {
+                container.split_range(&range.id).await.unwrap();
+            }
+        }
+        let ranges = container.partition_key_ranges().await.unwrap();
+        let ids: Vec<&str> = ranges.iter().map(|range| range.id.as_str()).collect();
+        container.merge_ranges(&ids[1..]).await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_wait_goes_on_through_a_restart() {
+    through(&mut Home::with(&[]), async |home: &mut Home| home.server.restart().unwrap()).await;
+}
+
+#[tokio::test]
+async fn more_ranges_than_connections() {
+    let home = Home::new();
+    let container = home.container(70).await;
+    let options = ChangeFeedOptions { poll_interval: Duration::from_millis(50), ..waiting(LONG) };
+    let mut changes = container.changes(options).unwrap();
+    changes.pin().await.unwrap();
+    for n in 0..3 {
+        let id = format!("new{n}");
+        let item = json!({"id": id, "pk": id});
+        container.create_item(id.as_str(), item, ItemOptions::default()).await.unwrap();
+        let page = soon(changes.next_page()).await.unwrap();
+        assert_eq!(page.changes[0].id().unwrap(), Some(id));
+    }
+}
+
 #[tokio::test]
 async fn a_server_that_does_not_wait_is_asked_again() {
     let home = Home::new();
