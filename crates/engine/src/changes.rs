@@ -20,6 +20,7 @@ use tokio::sync::watch;
 use crate::Container;
 use crate::api::{Answer, Changed, ChangesMode, ChangesPage, ChangesRead, ChangesStart};
 use crate::container::Span;
+use crate::doomed::Doomed;
 use crate::keys::Change;
 use crate::partition::Partition;
 use crate::version::Version;
@@ -266,6 +267,7 @@ impl Part {
 
     /// Adds the changes after the reader's LSN to a page, and moves the LSN on.
     async fn read(&mut self, mode: ChangesMode, page: &mut Gathered, life: &Life) -> Result<()> {
+        let doomed = self.partition.doomed.load_full();
         let (complete, view) = self.partition.view();
         let mut rows = Merged::new(kinds(mode), self.lsn, complete);
         while let Some(row) = rows.next(&*view, page.room()).await? {
@@ -276,7 +278,7 @@ impl Part {
             page.examined += 1;
             self.lsn = row.lsn;
             page.last_lsn = row.lsn;
-            if let Some(changed) = self.changed(&row, life)? {
+            if let Some(changed) = self.changed(&row, life, &doomed)? {
                 page.add(changed);
             }
         }
@@ -286,11 +288,12 @@ impl Part {
     }
 
     /// A row as the reader gets it, if it is for this reader.
-    fn changed(&self, row: &stream::Row, life: &Life) -> Result<Option<Changed>> {
+    fn changed(&self, row: &stream::Row, life: &Life, doomed: &Doomed) -> Result<Option<Changed>> {
         if row.kind == Kind::Live {
             let change = Change::decode(&row.stored)?;
-            let wanted =
-                self.covers(&change.item_key) && !change.expired(life.default_ttl, life.now);
+            let wanted = self.covers(&change.item_key)
+                && !change.expired(life.default_ttl, life.now)
+                && !doomed.hides(&change.item_key, row.lsn);
             return Ok(wanted.then(|| Changed {
                 body: change.body,
                 lsn: row.lsn,

@@ -12,7 +12,8 @@
 //! - A refused decision leaves no trace: no LSN, no row.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use foldhash::{HashMap, HashMapExt};
@@ -23,16 +24,16 @@ use model::{Error, Fault, Result};
 
 use crate::api::storage;
 use crate::cache::Key;
+use crate::doomed::Doomed;
 use crate::gate::Gate;
 use crate::history::History;
-use crate::keys::{self, Head};
+use crate::keys::{self, Head, Row};
 use crate::partition::Partition;
+pub(crate) use crate::places::Place;
+use crate::places::{Places, Write};
 
 /// Entries that the overlay may hold before it looks for some to forget.
 const OVERLAY_ENTRIES: usize = 512;
-
-/// A key in one of the keyspaces.
-pub(crate) type Place = (Keyspace, Bytes);
 
 /// The state behind the writer's lock.
 #[derive(Debug)]
@@ -41,14 +42,21 @@ pub(crate) struct Writer {
     history: History,
     /// The history has changed since it was stored; the next commit stores it.
     history_changed: bool,
+    doomed: Arc<Doomed>,
     overlay: Overlay,
     pub(crate) gate: Gate,
 }
 
 impl Writer {
-    pub(crate) fn new(head: Head, history: History, horizon: CommitNo) -> Mutex<Self> {
+    pub(crate) fn new(
+        head: Head,
+        history: History,
+        doomed: Arc<Doomed>,
+        horizon: CommitNo,
+    ) -> Mutex<Self> {
         let overlay = Overlay { horizon, newest: HashMap::new(), order: VecDeque::new() };
-        Mutex::new(Self { head, history, history_changed: false, overlay, gate: Gate::default() })
+        let (history_changed, gate) = (false, Gate::default());
+        Mutex::new(Self { head, history, history_changed, doomed, overlay, gate })
     }
 
     pub(crate) fn history(&self) -> History {
@@ -113,32 +121,53 @@ pub(crate) struct Draft<'a> {
     pub number: u32,
     /// Places given out within this commit.
     pub places: u16,
+    /// Versions added to the feed within this commit.
+    versions: u16,
+    /// Partition keys whose items are gone, as they will be.
+    pub doomed: Arc<Doomed>,
     overlay: &'a Overlay,
-    reads: &'a [(Place, Option<Bytes>)],
+    reads: &'a Places<Option<Bytes>>,
     /// A key it looked at that has not been read yet.
     missing: Option<Place>,
-    batch: Vec<Op>,
+    writes: Places<Write>,
 }
 
 impl Draft<'_> {
     /// The value of a key, earlier writes of this draft included. Fails when the key has to be
     /// read first: the decision then ends with this error, and runs again.
     pub fn get(&mut self, place: &Place) -> Result<Option<Bytes>> {
-        let own = self.batch.iter().rev().find(|op| touches(op, place));
-        if let Some(op) = own {
-            return Ok(match op {
-                Op::Put(_, _, value) => Some(value.clone()),
-                Op::Delete(..) | Op::DeleteOnce(..) => None,
+        if let Some(own) = self.writes.get(place) {
+            return Ok(match own {
+                Write::Put(value) => Some(value.clone()),
+                Write::Delete | Write::DeleteOnce => None,
             });
         }
         if let Some((_, value)) = self.overlay.newest.get(place) {
             return Ok(value.clone());
         }
-        if let Some((_, value)) = self.reads.iter().find(|(read, _)| read == place) {
+        if let Some(value) = self.reads.get(place) {
             return Ok(value.clone());
         }
         self.missing = Some(place.clone());
         Err(Error::new(Fault::Internal, "a key has to be read first"))
+    }
+
+    /// Whether it has come upon a key that has to be read first: its error is not the last word.
+    pub fn is_unfinished(&self) -> bool {
+        self.missing.is_some()
+    }
+
+    /// Whether an item is there for everybody: neither past its time nor deleted with its key.
+    pub fn is_alive(&self, item_key: &[u8], row: &Row, default_ttl: Option<i32>) -> bool {
+        let now = u32::try_from(self.head.ts_ms / 1000).unwrap_or(u32::MAX);
+        !row.expired(default_ttl, now) && !self.doomed.hides(item_key, row.etag.lsn())
+    }
+
+    /// The etag of the next version of this commit.
+    pub fn next_etag(&mut self, ts: u32) -> Etag {
+        let etag = Etag::new(self.lsn, self.number, self.versions, ts);
+        self.versions = self.versions.checked_add(1).expect("a commit has few versions");
+        etag
     }
 
     /// Adds a version to the feed.
@@ -171,30 +200,24 @@ impl Draft<'_> {
 
     /// Sets a key.
     pub fn put(&mut self, keyspace: Keyspace, key: Bytes, value: Bytes) {
-        self.batch.push(Op::Put(keyspace, key, value));
+        self.writes.write((keyspace, key), Write::Put(value));
     }
 
     /// Removes a key that may have been put many times.
     pub fn delete(&mut self, keyspace: Keyspace, key: Bytes) {
-        self.batch.push(Op::Delete(keyspace, key));
+        self.writes.write((keyspace, key), Write::Delete);
     }
 
     /// Removes a key that was put once.
     pub fn delete_once(&mut self, keyspace: Keyspace, key: Bytes) {
-        self.batch.push(Op::DeleteOnce(keyspace, key));
-    }
-}
-
-fn touches(op: &Op, (keyspace, key): &Place) -> bool {
-    match op {
-        Op::Put(k, at, _) | Op::Delete(k, at) | Op::DeleteOnce(k, at) => k == keyspace && at == key,
+        self.writes.write((keyspace, key), Write::DeleteOnce);
     }
 }
 
 /// What a decision has read so far.
 #[derive(Default)]
 struct Reads {
-    values: Vec<(Place, Option<Bytes>)>,
+    values: Places<Option<Bytes>>,
     /// The oldest view that a value is from.
     oldest: Option<CommitNo>,
 }
@@ -203,15 +226,32 @@ impl Reads {
     async fn add(&mut self, view: &dyn View, places: Vec<Place>) -> Result<()> {
         for place in places {
             let value = view.get(place.0, &place.1).await.map_err(storage)?;
-            self.values.push((place, value));
+            self.values.set(place, value);
         }
         self.oldest = Some(self.oldest.map_or(view.commit(), |oldest| oldest.min(view.commit())));
         Ok(())
     }
 
     async fn renew(&mut self, view: &dyn View) -> Result<()> {
-        let places = std::mem::take(self).values.into_iter().map(|(place, _)| place).collect();
+        let places = std::mem::take(self).values.into_places().collect();
         self.add(view, places).await
+    }
+}
+
+/// Says, while it lasts, that somebody reads bodies to decide: those that are submitted meanwhile
+/// stay in the overlay.
+struct WantsBodies<'a>(&'a AtomicUsize);
+
+impl<'a> WantsBodies<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Self(count)
+    }
+}
+
+impl Drop for WantsBodies<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -240,6 +280,7 @@ impl Partition {
     ) -> Result<T> {
         let mut reads = Reads::default();
         reads.add(&*self.owner.published(), places).await?;
+        let mut wants_bodies = None;
         loop {
             let outcome = {
                 let mut writer = self.writer();
@@ -255,6 +296,13 @@ impl Partition {
             match outcome {
                 Outcome::Wait => self.pass_gate().await?,
                 Outcome::ReadAgain => reads.renew(&*self.owner.published()).await?,
+                Outcome::Read(place) if place.0 == Keyspace::Feed => {
+                    // The overlay has no body of what was submitted so far, and no view may have it
+                    // yet. It has those of what is submitted from here on.
+                    wants_bodies.get_or_insert_with(|| WantsBodies::new(&self.wants_bodies));
+                    self.mark()?.durable().await.map_err(storage)?;
+                    reads.add(&*self.owner.published(), vec![place]).await?;
+                }
                 Outcome::Read(place) => reads.add(&*self.owner.published(), vec![place]).await?,
                 Outcome::Submitted(decided, ticket, lsn) => {
                     ticket.durable().await.map_err(storage)?;
@@ -269,15 +317,16 @@ impl Partition {
         &self,
         writer: &mut Writer,
         now_ms: u64,
-        reads: &[(Place, Option<Bytes>)],
+        reads: &Places<Option<Bytes>>,
         decide: &mut impl FnMut(&mut Draft<'_>) -> Result<T>,
     ) -> Result<Outcome<T>> {
         let lsn = writer.head.lsn + 1;
         let mut head = Head { lsn, ts_ms: now_ms.max(writer.head.ts_ms), ..writer.head };
-        let mut batch = Vec::with_capacity(6);
+        let mut writes = Places::with_capacity(8);
         if !keys::same_block(lsn, writer.head.lsn) && head.log_block_bytes > 0 {
             let bytes = keys::encode_size(std::mem::take(&mut head.log_block_bytes));
-            batch.push(Op::Put(Keyspace::Index, keys::log_block_key(writer.head.lsn), bytes));
+            writes
+                .write((Keyspace::Index, keys::log_block_key(writer.head.lsn)), Write::Put(bytes));
         }
         let mut draft = Draft {
             lsn,
@@ -285,30 +334,33 @@ impl Partition {
             history: writer.history,
             number: self.number,
             places: 0,
+            versions: 0,
+            doomed: writer.doomed.clone(),
             overlay: &writer.overlay,
             reads,
             missing: None,
-            batch,
+            writes,
         };
         let decided = decide(&mut draft);
-        let Draft { head, history, missing, mut batch, .. } = draft;
+        let Draft { head, history, doomed, missing, writes, .. } = draft;
         if let Some(place) = missing {
             return Ok(Outcome::Read(place));
         }
         let decided = decided?;
+        let mut batch = writes.into_ops();
         batch.push(Op::Put(Keyspace::Meta, keys::HEAD, head.encode()));
         if writer.history_changed || history != writer.history {
             batch.push(Op::Put(Keyspace::Meta, keys::HISTORY, history.encode()));
         }
         writer.gate.note(&batch);
-        let images = history.images;
+        let bodies = history.images || self.wants_bodies.load(Ordering::SeqCst) > 0;
         let remembered: Vec<(Place, Option<Bytes>)> =
-            batch.iter().filter_map(|op| remembered(op, images)).collect();
+            batch.iter().filter_map(|op| remembered(op, bodies)).collect();
         let ticket = self.submit_uncached(&remembered, batch)?;
         (writer.history, writer.history_changed) = (history, false);
-        writer.head = head;
+        (writer.head, writer.doomed) = (head, doomed);
         // Bodies are too large to be held for longer than they have to.
-        if images || writer.overlay.order.len() > OVERLAY_ENTRIES {
+        if bodies || writer.overlay.order.len() > OVERLAY_ENTRIES {
             writer.overlay.forget(self.owner.published().commit());
         }
         for (place, value) in remembered {
@@ -332,22 +384,33 @@ impl Partition {
         submitted.map_err(storage)
     }
 
+    /// Submits a batch that changes nothing. A view that has it has all that was submitted before.
+    pub(crate) fn mark(&self) -> Result<kv::Ticket> {
+        self.mark_under(&self.writer())
+    }
+
+    /// The same, for who holds the writer's lock.
+    pub(crate) fn mark_under(&self, writer: &Writer) -> Result<kv::Ticket> {
+        let head = Op::Put(Keyspace::Meta, keys::HEAD, writer.head.encode());
+        self.owner.submit(vec![head]).map_err(storage)
+    }
+
     pub(crate) fn writer(&self) -> MutexGuard<'_, Writer> {
         // A panic inside a decision leaves the writer as it was: nothing is assigned before submit.
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What later decisions may look at: heads are not among it, and bodies only where a version is
-/// kept together with the one before.
-fn remembered(op: &Op, images: bool) -> Option<(Place, Option<Bytes>)> {
+/// What later decisions may look at: heads are not among it, and bodies only where somebody reads
+/// them to decide.
+fn remembered(op: &Op, bodies: bool) -> Option<(Place, Option<Bytes>)> {
     let (keyspace, key, value) = match op {
         Op::Put(keyspace, key, value) => (*keyspace, key, Some(value.clone())),
         Op::Delete(keyspace, key) | Op::DeleteOnce(keyspace, key) => (*keyspace, key, None),
     };
     let looked_at = match keyspace {
         Keyspace::Docs | Keyspace::Index => true,
-        Keyspace::Feed => images,
+        Keyspace::Feed => bodies,
         Keyspace::Log | Keyspace::Meta => false,
     };
     looked_at.then(|| ((keyspace, key.clone()), value))

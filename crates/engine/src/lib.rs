@@ -11,12 +11,14 @@
 //! - Readers never wait for writers: they read the view that was published last.
 
 mod api;
+mod batch;
 mod cache;
 mod catalog;
 mod changes;
 mod commit;
 mod container;
 mod cut;
+mod doomed;
 mod env;
 mod feed;
 mod gate;
@@ -27,7 +29,10 @@ mod keys;
 mod kind;
 mod offer;
 mod partition;
+mod patch;
 mod pieces;
+mod places;
+mod predicate;
 mod rate;
 mod remove;
 mod transfer;
@@ -38,6 +43,7 @@ pub use api::{
     CreateOptions, Created, Detail, ItemPage, ItemWrite, Link, Migration, Operation, Page, Range,
     RangeLag, Ranges, ReplaceOptions, Resource, ResourcePage, Scope,
 };
+pub use batch::{BatchItem, BatchKind, BatchOperation, BatchResult};
 pub use catalog::{Engine, Options};
 pub use container::Container;
 pub use env::Env;

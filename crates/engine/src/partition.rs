@@ -1,8 +1,9 @@
 //! One partition: a span of the key space, its owner in storage, and its single writer.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
+use arc_swap::ArcSwap;
 use kv::{Claim, Keyspace, Owner, PartitionId, Stores, View};
 use model::Result;
 use model::epk::EpkRange;
@@ -13,6 +14,7 @@ use tokio::sync::watch;
 use crate::api::{At, storage};
 use crate::cache::Cache;
 use crate::commit::Writer;
+use crate::doomed::Doomed;
 use crate::gate::{Remover, State};
 use crate::history::History;
 use crate::housekeep::Chores;
@@ -32,6 +34,10 @@ pub(crate) struct Partition {
     pub(crate) owner: Arc<dyn Owner>,
     pub(crate) writer: Mutex<Writer>,
     pub(crate) cache: Arc<Cache>,
+    /// Decisions that wait for bodies they have to read.
+    pub(crate) wants_bodies: AtomicUsize,
+    /// Partition keys whose items are gone, for readers; to be looked at before the view is.
+    pub(crate) doomed: ArcSwap<Doomed>,
     /// The newest LSN that has been acknowledged. Every view published from now on has it.
     durable: AtomicU64,
     /// How far background work has come; held while it works.
@@ -86,7 +92,8 @@ impl Partition {
             // Nothing is kept until a container says so; what was before is below the floor.
             None => History::default(),
         };
-        let writer = Writer::new(head, history, view.commit());
+        let doomed = Arc::new(Doomed::read(&*view).await?);
+        let writer = Writer::new(head, history, doomed.clone(), view.commit());
         Ok(Arc::new(Self {
             number,
             range,
@@ -95,6 +102,8 @@ impl Partition {
             owner,
             writer,
             cache,
+            wants_bodies: AtomicUsize::new(0),
+            doomed: ArcSwap::new(doomed),
             durable: AtomicU64::new(head.lsn),
             chores: tokio::sync::Mutex::default(),
             seam,

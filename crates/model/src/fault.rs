@@ -98,6 +98,8 @@ faults! {
     TooLarge = 413, 0, "RequestEntityTooLarge";
     /// A throughput change is under way.
     Locked = 423, 0, "Locked";
+    /// Another operation of the same batch failed.
+    FailedDependency = 424, 0, "FailedDependency";
     /// More request units than provisioned.
     TooManyRequests = 429, 3200, "TooManyRequests";
     /// A conflicting transaction; the same request may succeed at once.

@@ -14,6 +14,16 @@ pub const RESOURCE_ID_CHARS: usize = 255;
 pub const PARTITION_KEY_BYTES: usize = 2048;
 /// Levels of a hierarchical partition key.
 pub const PARTITION_KEY_LEVELS: usize = 3;
+/// Operations of one patch.
+pub const PATCH_OPERATIONS: usize = 10;
+/// Operations of one batch.
+pub const BATCH_OPERATIONS: usize = 100;
+/// Largest body of a batch.
+pub const BATCH_BYTES: usize = 2 * 1024 * 1024;
+/// What the operations of one atomic batch may read and write, added up: its largest answer.
+pub const BATCH_RESULT_BYTES: usize = 4 * 1024 * 1024;
+/// Deletes by partition key that one partition may have under way.
+pub const KEY_DELETES: usize = 1000;
 /// Unique keys of a container.
 pub const UNIQUE_KEYS: usize = 10;
 /// Paths of one unique key.

@@ -16,6 +16,8 @@ headers! {
     ACTIVITY_ID = "x-ms-activity-id";
     ALT_CONTENT_PATH = "x-ms-alt-content-path";
     AUTOPILOT = "x-ms-cosmos-offer-autopilot-settings";
+    BATCH_ATOMIC = "x-ms-cosmos-batch-atomic";
+    BATCH_GO_ON = "x-ms-cosmos-batch-continue-on-error";
     CONSISTENCY = "x-ms-consistency-level";
     CONTENT_PATH = "x-ms-content-path";
     CONTINUATION = "x-ms-continuation";

@@ -3,6 +3,7 @@
 //! What a client wrote wrongly is refused here, with the header's name in the message;
 //! below, nobody looks at a header again.
 
+pub mod batch;
 pub mod changes;
 
 use bytes::Bytes;

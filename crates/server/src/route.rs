@@ -52,6 +52,12 @@ pub enum Operation {
     ReplaceItem,
     /// Deletes an item.
     DeleteItem,
+    /// Changes parts of an item.
+    PatchItem,
+    /// Runs several operations on items.
+    Batch,
+    /// Deletes all items of a partition key.
+    DeleteKey,
     /// Reads all items, page by page.
     ReadItems,
     /// Reads what has changed.
@@ -111,6 +117,9 @@ impl Operation {
             | Self::UpsertItem
             | Self::ReplaceItem
             | Self::DeleteItem
+            | Self::PatchItem
+            | Self::Batch
+            | Self::DeleteKey
             | Self::SplitRange
             | Self::MergeRanges
             | Self::Refuse(_) => Access::Write,
@@ -278,12 +287,12 @@ const ROUTES: &[(Verb, &str, Operation)] = &[
     (Verb::Delete, "dbs/*/colls/*/conflicts/*", Op::MissingConflict),
     (Verb::Post, "dbs/*/colls/*/operations/split", Op::SplitRange),
     (Verb::Post, "dbs/*/colls/*/operations/merge", Op::MergeRanges),
-    (Verb::Post, "dbs/*/colls/*/operations/partitionkeydelete", Op::Refuse("deleting by partition key")),
+    (Verb::Post, "dbs/*/colls/*/operations/partitionkeydelete", Op::DeleteKey),
 
     (Verb::Get, "dbs/*/colls/*/docs/*", Op::ReadItem),
     (Verb::Put, "dbs/*/colls/*/docs/*", Op::ReplaceItem),
     (Verb::Delete, "dbs/*/colls/*/docs/*", Op::DeleteItem),
-    (Verb::Patch, "dbs/*/colls/*/docs/*", Op::Refuse("patching items")),
+    (Verb::Patch, "dbs/*/colls/*/docs/*", Op::PatchItem),
     (Verb::Post, "dbs/*/colls/*/docs", Op::CreateItem),
     (Verb::Upsert, "dbs/*/colls/*/docs", Op::UpsertItem),
     (Verb::Get, "dbs/*/colls/*/docs", Op::ReadItems),
@@ -291,7 +300,7 @@ const ROUTES: &[(Verb, &str, Operation)] = &[
     (Verb::Plan, "dbs/*/colls/*/docs", Op::QueryPlan),
     (Verb::Changes, "dbs/*/colls/*/docs", Op::ReadChanges),
     (Verb::ChangesQuery, "dbs/*/colls/*/docs", Op::Refuse("a filter on the change feed")),
-    (Verb::Batch, "dbs/*/colls/*/docs", Op::Refuse("a batch")),
+    (Verb::Batch, "dbs/*/colls/*/docs", Op::Batch),
 ];
 
 struct Route {

@@ -84,6 +84,9 @@ fn check_partition_key(claim: &Claim<'_>, permission: &Resource) -> Result<()> {
             | Operation::ReadItem
             | Operation::ReplaceItem
             | Operation::DeleteItem
+            | Operation::PatchItem
+            | Operation::Batch
+            | Operation::DeleteKey
             | Operation::ReadItems
             | Operation::ReadChanges
             | Operation::ReadLag

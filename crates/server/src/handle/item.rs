@@ -34,6 +34,13 @@ pub async fn replace(call: &Call<'_>) -> Result<Reply> {
     Ok(written(&container, answer, write.minimal))
 }
 
+pub async fn patch(call: &Call<'_>) -> Result<Reply> {
+    let (container, write) = begin(call)?;
+    let id = item_id(call, &container, write.key.as_ref()).await?;
+    let answer = container.patch_item(&id, write.key, &call.body, &write.conditions).await?;
+    Ok(written(&container, answer, write.minimal))
+}
+
 pub async fn delete(call: &Call<'_>) -> Result<Reply> {
     let (container, write) = begin(call)?;
     let id = item_id(call, &container, write.key.as_ref()).await?;
