@@ -267,8 +267,7 @@ impl Part {
 
     /// Adds the changes after the reader's LSN to a page, and moves the LSN on.
     async fn read(&mut self, mode: ChangesMode, page: &mut Gathered, life: &Life) -> Result<()> {
-        let doomed = self.partition.doomed.load_full();
-        let (complete, view) = self.partition.view();
+        let (complete, view, doomed) = self.partition.look().await?;
         let mut rows = Merged::new(kinds(mode), self.lsn, complete);
         while let Some(row) = rows.next(&*view, page.room()).await? {
             if page.ends_before(row.lsn) {

@@ -356,7 +356,12 @@ impl Partition {
         let bodies = history.images || self.wants_bodies.load(Ordering::SeqCst) > 0;
         let remembered: Vec<(Place, Option<Bytes>)> =
             batch.iter().filter_map(|op| remembered(op, bodies)).collect();
-        let ticket = self.submit_uncached(&remembered, batch)?;
+        // Before anybody can see it.
+        let dooms = (doomed.len().saturating_sub(writer.doomed.len())) as u64;
+        self.dooms.fetch_add(dooms, Ordering::SeqCst);
+        let ticket = self.submit_uncached(&remembered, batch).inspect_err(|_| {
+            self.absolved.fetch_add(dooms, Ordering::SeqCst);
+        })?;
         (writer.history, writer.history_changed) = (history, false);
         (writer.head, writer.doomed) = (head, doomed);
         // Bodies are too large to be held for longer than they have to.

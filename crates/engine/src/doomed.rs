@@ -5,14 +5,15 @@
 //! The items are removed in the background, and then the row.
 //!
 //! Invariants:
-//! - Readers take the doomed keys first and the view after: a key is taken off the list only when
-//!   its items are gone, so a view that is newer than the list never shows one that was on it.
+//! - What is gone in a view is what the rows of that view say, so a view is one moment in this too.
+//!   Readers look for such rows only when there may be some ([`Partition::doomed_in`]).
 //! - An LSN tells the items of before from those of after, in children and merged partitions too:
 //!   LSNs go with the rows and only grow.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use kv::{Keyspace, Scan, View};
@@ -93,6 +94,10 @@ impl Doomed {
             .is_some_and(|(prefix, sentence)| lsn <= sentence.lsn && item_key.starts_with(prefix))
     }
 
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// The first that is to be carried out.
     pub fn first(&self) -> Option<(&Bytes, &Sentence)> {
         self.0.first_key_value()
@@ -104,19 +109,17 @@ impl Doomed {
         doomed
     }
 
-    fn without(&self, prefix: &Bytes, sentence: &Sentence) -> Self {
+    fn without(&self, prefix: &Bytes) -> Self {
         let mut doomed = self.clone();
-        if doomed.0.get(prefix) == Some(sentence) {
-            doomed.0.remove(prefix);
-        }
+        doomed.0.remove(prefix);
         doomed
     }
 }
 
 impl Draft<'_> {
     /// Dooms the items that a prefix has by now.
-    fn doom(&mut self, prefix: &Bytes, key: &Bytes) -> Result<Sentence> {
-        if !self.doomed.0.contains_key(prefix) && self.doomed.0.len() >= limits::KEY_DELETES {
+    fn doom(&mut self, prefix: &Bytes, key: &Bytes) -> Result<u64> {
+        if !self.doomed.0.contains_key(prefix) && self.doomed.len() >= limits::KEY_DELETES {
             return Err(Error::new(
                 Fault::TooManyRequests,
                 "too many deletes by partition key are under way; try again shortly",
@@ -125,19 +128,42 @@ impl Draft<'_> {
         let sentence = Sentence { lsn: self.lsn, key: key.clone() };
         self.doomed = Arc::new(self.doomed.with(prefix, &sentence));
         self.put(Keyspace::Index, keys::doomed_key(prefix), sentence.encode());
-        Ok(sentence)
+        Ok(self.lsn)
     }
 
-    /// Says that a sentence has been carried out, unless there is a new one.
-    fn absolve(&mut self, prefix: &Bytes, sentence: &Sentence) {
-        if self.doomed.0.get(prefix) == Some(sentence) {
-            self.doomed = Arc::new(self.doomed.without(prefix, sentence));
-            self.delete(Keyspace::Index, keys::doomed_key(prefix));
+    /// Says that a sentence has been carried out; false where there is a new one.
+    fn absolve(&mut self, prefix: &Bytes, sentence: &Sentence) -> bool {
+        if self.doomed.0.get(prefix) != Some(sentence) {
+            return false;
         }
+        self.doomed = Arc::new(self.doomed.without(prefix));
+        self.delete(Keyspace::Index, keys::doomed_key(prefix));
+        true
     }
 }
 
+/// How many deletes had been carried out at some moment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Peace(u64);
+
 impl Partition {
+    /// To be taken before a view, or something older, is.
+    pub(crate) fn peace(&self) -> Peace {
+        Peace(self.absolved.load(Ordering::SeqCst))
+    }
+
+    /// Whether no delete has been under way since. Deletes are counted before they are submitted,
+    /// and counted as carried out after that is durable: one that a view shows unfinished was not
+    /// carried out when the view was taken, and had been counted by then.
+    pub(crate) fn is_calm_since(&self, peace: Peace) -> bool {
+        self.dooms.load(Ordering::SeqCst) == peace.0
+    }
+
+    /// The partition keys whose items are gone in a view that was taken since.
+    pub(crate) async fn doomed_in(&self, view: &dyn View, since: Peace) -> Result<Doomed> {
+        if self.is_calm_since(since) { Ok(Doomed::default()) } else { Doomed::read(view).await }
+    }
+
     /// Takes a sentence that has been carried out off the list.
     pub(crate) async fn absolve(
         &self,
@@ -145,12 +171,10 @@ impl Partition {
         prefix: &Bytes,
         sentence: &Sentence,
     ) -> Result<()> {
-        self.commit(now_ms, Vec::new(), |draft| {
-            draft.absolve(prefix, sentence);
-            Ok(())
-        })
-        .await?;
-        self.doomed.rcu(|doomed| Arc::new(doomed.without(prefix, sentence)));
+        let absolve = |draft: &mut Draft<'_>| Ok(draft.absolve(prefix, sentence));
+        if self.commit(now_ms, Vec::new(), absolve).await? {
+            self.absolved.fetch_add(1, Ordering::SeqCst);
+        }
         Ok(())
     }
 }
@@ -170,13 +194,7 @@ impl Container {
         let text = Bytes::from(key.to_header());
         let (partition, done) =
             self.commit(&epk, Vec::new(), |draft| draft.doom(&prefix, &text)).await;
-        let lsn = match &done {
-            Ok(sentence) => {
-                partition.doomed.rcu(|doomed| Arc::new(doomed.with(&prefix, sentence)));
-                sentence.lsn
-            }
-            Err(_) => partition.lsn(),
-        };
+        let lsn = *done.as_ref().unwrap_or(&partition.lsn());
         Ok(self.charged(Answer {
             at: partition.at(lsn, None),
             charge: charge::metadata(),
@@ -200,9 +218,8 @@ mod tests {
         assert!(doomed.hides(b"bb", 7) && doomed.hides(b"bbx", 1));
         assert!(!doomed.hides(b"bbx", 8), "written after it");
         assert!(!doomed.hides(b"ba", 1) && !doomed.hides(b"bc", 1) && !doomed.hides(b"b", 1));
-        let later = Sentence { lsn: 9, ..sentence.clone() };
-        let doomed = doomed.with(&prefix, &later);
-        assert!(doomed.without(&prefix, &sentence).hides(b"bb", 9), "a new one stays");
-        assert!(!doomed.without(&prefix, &later).hides(b"bb", 1));
+        let doomed = doomed.with(&prefix, &Sentence { lsn: 9, ..sentence });
+        assert!(doomed.hides(b"bbx", 8) && doomed.len() == 1);
+        assert!(!doomed.without(&prefix).hides(b"bb", 1));
     }
 }

@@ -152,8 +152,7 @@ impl Container {
         for (n, span) in spans.iter().enumerate() {
             span.partition.check_session(session)?;
             let Some(mut from) = start(span, after.as_ref()) else { continue };
-            let doomed = span.partition.doomed.load_full();
-            let (_, view) = span.partition.view();
+            let (_, view, doomed) = span.partition.look().await?;
             let live = Live { doomed: &doomed, default_ttl, now: self.env.now_seconds() };
             loop {
                 let chunk = view.scan(span.scan(from, gathered.room())).await.map_err(storage)?;

@@ -192,22 +192,27 @@ impl Container {
         item_key: Bytes,
         default_ttl: Option<i32>,
     ) -> Result<Option<(ItemWrite, u64)>> {
+        let peace = partition.peace();
         let key = cache::Key(partition.number, item_key);
-        let doomed = partition.doomed.load_full();
-        let cached = match partition.cache.get(&key) {
+        // While items are gone that have their rows, only a view can tell.
+        let cached = partition.cache.get(&key).filter(|_| partition.is_calm_since(peace));
+        let cached = match cached {
             Some(cached) => cached,
             None => {
                 let view = partition.owner.published();
                 let Some(cached) = read(&*view, &key.1).await? else { return Ok(None) };
+                let doomed = partition.doomed_in(&*view, peace).await?;
+                if doomed.hides(&key.1, cached.row.etag.lsn()) {
+                    return Ok(None);
+                }
                 // What a view shows is durable, though its writer may not have woken to say so.
                 partition.durable_up_to(cached.row.etag.lsn());
-                partition.cache.put(key.clone(), cached.clone(), view.commit());
+                partition.cache.put(key, cached.clone(), view.commit());
                 cached
             }
         };
         let Cached { row, body } = cached;
-        let hidden = doomed.hides(&key.1, row.etag.lsn());
-        if hidden || row.expired(default_ttl, self.env.now_seconds()) {
+        if row.expired(default_ttl, self.env.now_seconds()) {
             return Ok(None);
         }
         Ok(Some((ItemWrite { body, etag: row.etag, created: false }, row.etag.lsn())))

@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use arc_swap::ArcSwap;
 use kv::{Claim, Keyspace, Owner, PartitionId, Stores, View};
 use model::Result;
 use model::epk::EpkRange;
@@ -36,8 +35,9 @@ pub(crate) struct Partition {
     pub(crate) cache: Arc<Cache>,
     /// Decisions that wait for bodies they have to read.
     pub(crate) wants_bodies: AtomicUsize,
-    /// Partition keys whose items are gone, for readers; to be looked at before the view is.
-    pub(crate) doomed: ArcSwap<Doomed>,
+    /// Deletes of whole partition keys that were ever submitted, and those that were carried out.
+    pub(crate) dooms: AtomicU64,
+    pub(crate) absolved: AtomicU64,
     /// The newest LSN that has been acknowledged. Every view published from now on has it.
     durable: AtomicU64,
     /// How far background work has come; held while it works.
@@ -93,7 +93,8 @@ impl Partition {
             None => History::default(),
         };
         let doomed = Arc::new(Doomed::read(&*view).await?);
-        let writer = Writer::new(head, history, doomed.clone(), view.commit());
+        let dooms = AtomicU64::new(doomed.len() as u64);
+        let writer = Writer::new(head, history, doomed, view.commit());
         Ok(Arc::new(Self {
             number,
             range,
@@ -103,7 +104,8 @@ impl Partition {
             writer,
             cache,
             wants_bodies: AtomicUsize::new(0),
-            doomed: ArcSwap::new(doomed),
+            dooms,
+            absolved: AtomicU64::new(0),
             durable: AtomicU64::new(head.lsn),
             chores: tokio::sync::Mutex::default(),
             seam,
@@ -118,6 +120,14 @@ impl Partition {
         // In this order: an LSN read after the view could be newer than the view.
         let lsn = self.durable.load(Ordering::Acquire);
         (lsn, self.owner.published())
+    }
+
+    /// The same, with the partition keys whose items are gone in that view.
+    pub async fn look(&self) -> Result<(u64, Arc<dyn View>, Doomed)> {
+        let peace = self.peace();
+        let (lsn, view) = self.view();
+        let doomed = self.doomed_in(&*view, peace).await?;
+        Ok((lsn, view, doomed))
     }
 
     /// The newest acknowledged LSN.

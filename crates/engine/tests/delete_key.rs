@@ -76,7 +76,7 @@ async fn items_are_gone_at_once_and_stay_gone() {
 
 #[tokio::test]
 async fn each_item_is_told_to_readers_of_versions_and_of_deletes() {
-    let policy = json!({"retentionDuration": 5, "tombstoneRetentionDuration": 5});
+    let policy = json!({"retentionDuration": 5, "tombstoneDuration": 5});
     let account = Account::with(json!({"changeFeedPolicy": policy})).await;
     put(&account, "k", "a", 1).await;
     put(&account, "k", "b", 2).await;

@@ -7,7 +7,7 @@
 use std::ops::Bound;
 
 use bytes::Bytes;
-use kv::{Keyspace, Scan};
+use kv::{Keyspace, Scan, View};
 use model::Result;
 
 use super::{BATCH_BYTES, BATCH_ITEMS, BATCHES, Chores};
@@ -23,12 +23,13 @@ impl Container {
     /// Carries out a part of the first delete that is under way; true when there is more to do.
     pub(super) async fn reap(&self, partition: &Partition, chores: &mut Chores) -> Result<bool> {
         for _ in 0..BATCHES {
-            let doomed = partition.doomed.load_full();
+            // A view that has the sentence has every item that it is about.
+            let (_, view, doomed) = partition.look().await?;
             let Some((prefix, sentence)) = doomed.first() else { return Ok(false) };
             // A key that is doomed again has items again where the search has been already.
             let (lsn, from) = &chores.reaped;
             let from = if *lsn == sentence.lsn { from.clone() } else { prefix.clone() };
-            let (rows, reached) = found(partition, prefix, sentence, from).await?;
+            let (rows, reached) = found(&*view, prefix, sentence, from).await?;
             if !rows.is_empty() {
                 self.remove_doomed(partition, prefix, sentence, &rows).await?;
             }
@@ -76,12 +77,11 @@ impl Container {
 
 /// Some items of a doomed key, and how far was looked; `None` at the end.
 async fn found(
-    partition: &Partition,
+    view: &dyn View,
     prefix: &Bytes,
     sentence: &Sentence,
     from: Bytes,
 ) -> Result<(Vec<(Bytes, Row)>, Option<Bytes>)> {
-    let (_, view) = partition.view();
     let scan = Scan {
         keyspace: Keyspace::Docs,
         from: Bound::Included(from),
