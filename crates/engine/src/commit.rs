@@ -21,6 +21,7 @@ use kv::{CommitNo, Keyspace, Op, View};
 use model::policy::ChangeFeedPolicy;
 use model::token::Etag;
 use model::{Error, Fault, Result};
+use tokio::sync::watch;
 
 use crate::api::storage;
 use crate::cache::Key;
@@ -31,6 +32,7 @@ use crate::keys::{self, Head, Row};
 use crate::partition::Partition;
 pub(crate) use crate::places::Place;
 use crate::places::{Places, Write};
+use crate::watch::{Watch, Watches};
 
 /// Entries that the overlay may hold before it looks for some to forget.
 const OVERLAY_ENTRIES: usize = 512;
@@ -45,6 +47,7 @@ pub(crate) struct Writer {
     doomed: Arc<Doomed>,
     overlay: Overlay,
     pub(crate) gate: Gate,
+    pub(crate) watches: Watches,
 }
 
 impl Writer {
@@ -55,8 +58,8 @@ impl Writer {
         horizon: CommitNo,
     ) -> Mutex<Self> {
         let overlay = Overlay { horizon, newest: HashMap::new(), order: VecDeque::new() };
-        let (history_changed, gate) = (false, Gate::default());
-        Mutex::new(Self { head, history, history_changed, doomed, overlay, gate })
+        let (gate, watches) = (Gate::default(), Watches::default());
+        Mutex::new(Self { head, history, history_changed: false, doomed, overlay, gate, watches })
     }
 
     pub(crate) fn history(&self) -> History {
@@ -77,6 +80,18 @@ impl Writer {
 
     pub(crate) fn head(&self) -> Head {
         self.head
+    }
+
+    /// What was submitted after a commit, as far as decisions look at it.
+    pub(crate) fn submitted_after(&self, commit: CommitNo) -> impl Iterator<Item = &Place> {
+        let newest = self.overlay.newest.iter();
+        newest.filter(move |(_, (no, _))| *no > commit).map(|(place, _)| place)
+    }
+
+    /// Gives out a number for an item that may come to be. One that does not leaves a gap.
+    pub(crate) fn next_ordinal(&mut self) -> u64 {
+        self.head.ordinal += 1;
+        self.head.ordinal
     }
 }
 
@@ -122,14 +137,42 @@ pub(crate) struct Draft<'a> {
     /// Places given out within this commit.
     pub places: u16,
     /// Versions added to the feed within this commit.
-    versions: u16,
+    pub versions: u16,
     /// Partition keys whose items are gone, as they will be.
     pub doomed: Arc<Doomed>,
-    overlay: &'a Overlay,
+    overlay: Option<&'a Overlay>,
     reads: &'a Places<Option<Bytes>>,
     /// A key it looked at that has not been read yet.
-    missing: Option<Place>,
-    writes: Places<Write>,
+    pub missing: Option<Place>,
+    pub writes: Places<Write>,
+    /// What was replaced among the writes, where they may be undone.
+    pub replaced: Option<Vec<(Place, Write)>>,
+}
+
+impl<'a> Draft<'a> {
+    /// A draft that nobody submits: of a transaction that tries what it is going to do.
+    pub fn trial(
+        (lsn, number): (u64, u32),
+        (head, history): (Head, History),
+        doomed: Arc<Doomed>,
+        reads: &'a Places<Option<Bytes>>,
+        writes: Places<Write>,
+    ) -> Self {
+        Self {
+            lsn,
+            head,
+            history,
+            number,
+            places: 0,
+            versions: 0,
+            doomed,
+            overlay: None,
+            reads,
+            missing: None,
+            writes,
+            replaced: Some(Vec::new()),
+        }
+    }
 }
 
 impl Draft<'_> {
@@ -142,7 +185,7 @@ impl Draft<'_> {
                 Write::Delete | Write::DeleteOnce => None,
             });
         }
-        if let Some((_, value)) = self.overlay.newest.get(place) {
+        if let Some((_, value)) = self.overlay.and_then(|overlay| overlay.newest.get(place)) {
             return Ok(value.clone());
         }
         if let Some(value) = self.reads.get(place) {
@@ -200,17 +243,27 @@ impl Draft<'_> {
 
     /// Sets a key.
     pub fn put(&mut self, keyspace: Keyspace, key: Bytes, value: Bytes) {
-        self.writes.write((keyspace, key), Write::Put(value));
+        self.write((keyspace, key), Write::Put(value));
     }
 
     /// Removes a key that may have been put many times.
     pub fn delete(&mut self, keyspace: Keyspace, key: Bytes) {
-        self.writes.write((keyspace, key), Write::Delete);
+        self.write((keyspace, key), Write::Delete);
     }
 
     /// Removes a key that was put once.
     pub fn delete_once(&mut self, keyspace: Keyspace, key: Bytes) {
-        self.writes.write((keyspace, key), Write::DeleteOnce);
+        self.write((keyspace, key), Write::DeleteOnce);
+    }
+
+    fn write(&mut self, place: Place, write: Write) {
+        match &mut self.replaced {
+            None => drop(self.writes.write(place, write)),
+            Some(replaced) => {
+                let old = self.writes.write(place.clone(), write);
+                replaced.extend(old.map(|old| (place, old)));
+            }
+        }
     }
 }
 
@@ -259,6 +312,8 @@ impl Drop for WantsBodies<'_> {
 enum Outcome<T> {
     /// The partition's rows are changing hands.
     Wait,
+    /// A transaction holds what would be changed; this tells when one has ended.
+    Held(watch::Receiver<u64>),
     /// The reads are too old.
     ReadAgain,
     /// The decision looked at a key that was not read.
@@ -276,8 +331,21 @@ impl Partition {
         &self,
         now_ms: u64,
         places: Vec<Place>,
+        decide: impl FnMut(&mut Draft<'_>) -> Result<T>,
+    ) -> Result<T> {
+        self.commit_under(None, now_ms, places, decide).await
+    }
+
+    /// The same for a transaction with a watch of its own. `Fault::RetryWith` says that somebody
+    /// has changed what it is about.
+    pub(crate) async fn commit_under<T>(
+        &self,
+        watch: Option<&Watch>,
+        now_ms: u64,
+        places: Vec<Place>,
         mut decide: impl FnMut(&mut Draft<'_>) -> Result<T>,
     ) -> Result<T> {
+        let watch = watch.map(|watch| watch.number);
         let mut reads = Reads::default();
         reads.add(&*self.owner.published(), places).await?;
         let mut wants_bodies = None;
@@ -290,11 +358,13 @@ impl Partition {
                     // Somebody's write has been published and forgotten since we read.
                     Outcome::ReadAgain
                 } else {
-                    self.submit(&mut writer, now_ms, &reads.values, &mut decide)?
+                    self.submit(&mut writer, watch, now_ms, &reads.values, &mut decide)?
                 }
             };
             match outcome {
                 Outcome::Wait => self.pass_gate().await?,
+                // The sender is ours, so there is always an answer.
+                Outcome::Held(mut released) => drop(released.changed().await),
                 Outcome::ReadAgain => reads.renew(&*self.owner.published()).await?,
                 Outcome::Read(place) if place.0 == Keyspace::Feed => {
                     // The overlay has no body of what was submitted so far, and no view may have it
@@ -316,6 +386,7 @@ impl Partition {
     fn submit<T>(
         &self,
         writer: &mut Writer,
+        watch: Option<u64>,
         now_ms: u64,
         reads: &Places<Option<Bytes>>,
         decide: &mut impl FnMut(&mut Draft<'_>) -> Result<T>,
@@ -336,10 +407,11 @@ impl Partition {
             places: 0,
             versions: 0,
             doomed: writer.doomed.clone(),
-            overlay: &writer.overlay,
+            overlay: Some(&writer.overlay),
             reads,
             missing: None,
             writes,
+            replaced: None,
         };
         let decided = decide(&mut draft);
         let Draft { head, history, doomed, missing, writes, .. } = draft;
@@ -348,20 +420,27 @@ impl Partition {
         }
         let decided = decided?;
         let mut batch = writes.into_ops();
+        let bodies = history.images || self.wants_bodies.load(Ordering::SeqCst) > 0;
+        let remembered: Vec<(Place, Option<Bytes>)> =
+            batch.iter().filter_map(|op| remembered(op, bodies)).collect();
+        if writer.watches.stop(&remembered, watch) {
+            return Ok(Outcome::Held(self.released.subscribe()));
+        }
+        if watch.is_some_and(|watch| writer.watches.is_marked(watch)) {
+            return Err(Error::new(Fault::RetryWith, "somebody has changed an item meanwhile"));
+        }
         batch.push(Op::Put(Keyspace::Meta, keys::HEAD, head.encode()));
         if writer.history_changed || history != writer.history {
             batch.push(Op::Put(Keyspace::Meta, keys::HISTORY, history.encode()));
         }
         writer.gate.note(&batch);
-        let bodies = history.images || self.wants_bodies.load(Ordering::SeqCst) > 0;
-        let remembered: Vec<(Place, Option<Bytes>)> =
-            batch.iter().filter_map(|op| remembered(op, bodies)).collect();
         // Before anybody can see it.
         let dooms = (doomed.len().saturating_sub(writer.doomed.len())) as u64;
         self.dooms.fetch_add(dooms, Ordering::SeqCst);
         let ticket = self.submit_uncached(&remembered, batch).inspect_err(|_| {
             self.absolved.fetch_add(dooms, Ordering::SeqCst);
         })?;
+        writer.watches.note(&remembered, watch);
         (writer.history, writer.history_changed) = (history, false);
         (writer.head, writer.doomed) = (head, doomed);
         // Bodies are too large to be held for longer than they have to.

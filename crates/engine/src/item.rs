@@ -32,7 +32,7 @@ pub(crate) struct Key<'a> {
     pub key: PartitionKey,
     pub epk: Epk,
     /// What all its items begin with in `Docs`.
-    prefix: Vec<u8>,
+    pub prefix: Bytes,
 }
 
 impl<'a> Key<'a> {
@@ -43,7 +43,7 @@ impl<'a> Key<'a> {
         key: Option<PartitionKey>,
     ) -> Result<Self> {
         let key = container.item_partition_key(key)?;
-        let prefix = keys::key_prefix(&definition.partition_key, &key);
+        let prefix = keys::key_prefix(&definition.partition_key, &key).into();
         let epk = definition.partition_key.epk(&key);
         Ok(Self { container, definition, key, epk, prefix })
     }
@@ -359,13 +359,15 @@ pub(crate) struct Put<'a> {
     item: Item<'a>,
     pub item_key: Bytes,
     unique: Vec<Bytes>,
+    /// The number of the item, should it be new; otherwise the next one.
+    pub ordinal: Option<u64>,
 }
 
 impl<'a> Put<'a> {
     pub fn new(mode: Mode, key: &'a Key<'a>, item: Item<'a>, conditions: &'a Conditions) -> Self {
         let item_key = key.item_key(&item.id);
         let unique = unique_keys(key.definition, &item.document, &key.prefix);
-        Self { mode, conditions, key, item, item_key, unique }
+        Self { mode, conditions, key, item, item_key, unique, ordinal: None }
     }
 
     /// What it is going to look at.
@@ -390,7 +392,7 @@ impl<'a> Put<'a> {
         self.check_unique(draft)?;
         let ordinal = match current {
             Some(row) => row.ordinal,
-            None => self.next_ordinal(draft),
+            None => self.ordinal.unwrap_or_else(|| next_ordinal(draft)),
         };
         let mut image = draft.image(old.as_ref())?;
         if let (Some(old), None, true) = (&old, current, draft.history.logs) {
@@ -479,11 +481,6 @@ impl<'a> Put<'a> {
         Ok(())
     }
 
-    fn next_ordinal(&self, draft: &mut Draft<'_>) -> u64 {
-        draft.head.ordinal += 1;
-        u64::from(draft.number) << ORDINAL_BITS | draft.head.ordinal
-    }
-
     fn write(
         &self,
         draft: &mut Draft<'_>,
@@ -535,6 +532,16 @@ impl<'a> Put<'a> {
         }
         Ok(())
     }
+}
+
+fn next_ordinal(draft: &mut Draft<'_>) -> u64 {
+    draft.head.ordinal += 1;
+    full_ordinal(draft.number, draft.head.ordinal)
+}
+
+/// The number of an item by which its rid tells it from all others of its container.
+pub(crate) fn full_ordinal(partition: u32, ordinal: u64) -> u64 {
+    u64::from(partition) << ORDINAL_BITS | ordinal
 }
 
 /// A delete about to be decided.

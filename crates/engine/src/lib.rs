@@ -33,10 +33,14 @@ mod patch;
 mod pieces;
 mod places;
 mod predicate;
+mod procedure;
 mod rate;
 mod remove;
+mod transaction;
 mod transfer;
+mod turns;
 mod version;
+mod watch;
 
 pub use api::{
     Answer, At, Changed, ChangesMode, ChangesPage, ChangesRead, ChangesStart, Conditions,
@@ -48,3 +52,4 @@ pub use catalog::{Engine, Options};
 pub use container::Container;
 pub use env::Env;
 pub use kind::Kind;
+pub use procedure::{Logged, ScriptWorkers, Scripts, TriggeredWrite, WriteVerb, script_worker};

@@ -48,6 +48,8 @@ pub(crate) struct Partition {
     pub(crate) pieces: Vec<Piece>,
     /// What the gate is, for those who wait at it.
     pub(crate) gate: watch::Sender<State>,
+    /// Rises when a transaction has ended.
+    pub(crate) released: watch::Sender<u64>,
     /// Present once others own the keys: whoever lets go of the partition last has its rows removed.
     pub(crate) remover: OnceLock<Remover>,
 }
@@ -111,6 +113,7 @@ impl Partition {
             seam,
             pieces,
             gate: watch::Sender::new(State::Open),
+            released: watch::Sender::new(0),
             remover: OnceLock::new(),
         }))
     }

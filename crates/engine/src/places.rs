@@ -68,6 +68,15 @@ impl<V> Places<V> {
         None
     }
 
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The places, in the order in which they came.
+    pub fn places(&self) -> impl Iterator<Item = &Place> {
+        self.entries.iter().map(|(place, _)| place)
+    }
+
     pub fn into_places(self) -> impl Iterator<Item = Place> {
         self.entries.into_iter().map(|(place, _)| place)
     }
@@ -82,14 +91,24 @@ pub(crate) enum Write {
 }
 
 impl Places<Write> {
-    /// Adds a write; a later one of the same key takes the place of the earlier.
-    pub fn write(&mut self, place: Place, write: Write) {
+    /// Adds a write; a later one of the same key takes the place of the earlier, which it returns.
+    pub fn write(&mut self, place: Place, write: Write) -> Option<Write> {
         // A key that is removed at most once was not there before it was put in this very batch.
         let write = match (&write, self.get(&place)) {
             (Write::DeleteOnce, Some(Write::Put(_))) => Write::Delete,
             _ => write,
         };
-        self.set(place, write);
+        self.set(place, write)
+    }
+
+    /// Goes back to when there were so many, and undoes what was replaced since.
+    pub fn go_back(&mut self, len: usize, replaced: Vec<(Place, Write)>) {
+        for (place, _) in self.entries.drain(len..) {
+            self.index.remove(&place);
+        }
+        for (place, write) in replaced.into_iter().rev() {
+            self.set(place, write);
+        }
     }
 
     pub fn into_ops(self) -> Vec<Op> {
@@ -125,6 +144,30 @@ mod tests {
             assert_eq!(places.get(&(Keyspace::Feed, place(0).1)), None);
             let order: Vec<Place> = places.into_places().collect();
             assert_eq!(order, (0..many).map(place).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn what_was_tried_can_be_undone() {
+        for many in [2, FEW - 1, FEW, FEW + 1, 3 * FEW] {
+            let mut writes = Places::default();
+            for n in 0..many {
+                writes.write(place(n), Write::Delete);
+            }
+            let before = writes.len();
+            let put = || Write::Put(Bytes::from_static(b"v"));
+            let mut replaced = Vec::new();
+            for n in (1..many + 5).chain([1]) {
+                if let Some(old) = writes.write(place(n), put()) {
+                    replaced.push((place(n), old));
+                }
+            }
+            writes.go_back(before, replaced);
+            assert!((0..many).all(|n| writes.get(&place(n)) == Some(&Write::Delete)), "{many}");
+            assert_eq!(writes.get(&place(many + 1)), None);
+            writes.write(place(many + 1), put());
+            assert_eq!(writes.get(&place(many + 1)), Some(&put()));
+            assert_eq!(writes.into_ops().len(), many + 1);
         }
     }
 

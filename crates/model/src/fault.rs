@@ -15,12 +15,19 @@ pub struct Error {
     pub fault: Fault,
     /// What was wrong, and what to do about it.
     pub message: String,
+    /// A sub-status other than that of the kind: scripts give their own.
+    pub own_substatus: Option<u32>,
 }
 
 impl Error {
     /// A refusal of the kind given.
     pub fn new(fault: Fault, message: impl Into<String>) -> Self {
-        Self { fault, message: message.into() }
+        Self { fault, message: message.into(), own_substatus: None }
+    }
+
+    /// The sub-status, 0 where there is none.
+    pub fn substatus(&self) -> u32 {
+        self.own_substatus.unwrap_or(self.fault.substatus())
     }
 
     /// Shorthand for the commonest refusal.

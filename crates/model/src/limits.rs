@@ -24,6 +24,14 @@ pub const BATCH_BYTES: usize = 2 * 1024 * 1024;
 pub const BATCH_RESULT_BYTES: usize = 4 * 1024 * 1024;
 /// Deletes by partition key that one partition may have under way.
 pub const KEY_DELETES: usize = 1000;
+/// Writes of one script.
+pub const SCRIPT_WRITES: usize = 10_000;
+/// Bytes of the items that one script writes, added up.
+pub const SCRIPT_BYTES: usize = 16 * 1024 * 1024;
+/// Bytes of rows, and of bodies where these are kept, that the changes of one script look at.
+pub const SCRIPT_READ_BYTES: usize = 64 * 1024 * 1024;
+/// Scripts that may wait for one that runs under the same partition key.
+pub const SCRIPTS_WAITING: usize = 100;
 /// Unique keys of a container.
 pub const UNIQUE_KEYS: usize = 10;
 /// Paths of one unique key.

@@ -7,6 +7,7 @@ mod item;
 mod layout;
 mod operate;
 mod resource;
+mod script;
 
 use std::sync::Arc;
 
@@ -74,6 +75,7 @@ pub async fn handle(call: &Call<'_>) -> Result<Reply> {
         Operation::PatchItem => Box::pin(item::patch(call)).await,
         Operation::Batch => Box::pin(batch::execute(call)).await,
         Operation::DeleteKey => Box::pin(batch::delete_key(call)).await,
+        Operation::Execute => Box::pin(script::execute(call)).await,
         Operation::ReadItems => feed::read(call).await,
         Operation::ReadChanges => Box::pin(changes::read(call)).await,
         Operation::SplitRange => Box::pin(layout::split(call)).await,

@@ -47,6 +47,8 @@ headers! {
     READ_KEY_TYPE = "x-ms-read-key-type";
     REQUEST_CHARGE = "x-ms-request-charge";
     RETRY_AFTER_MS = "x-ms-retry-after-ms";
+    SCRIPT_LOG = "x-ms-documentdb-script-log-results";
+    SCRIPT_LOGGING = "x-ms-documentdb-script-enable-logging";
     SESSION_TOKEN = "x-ms-session-token";
     START_EPK = "x-ms-start-epk";
     SUBSTATUS = "x-ms-substatus";

@@ -58,6 +58,8 @@ pub enum Operation {
     Batch,
     /// Deletes all items of a partition key.
     DeleteKey,
+    /// Runs a stored procedure.
+    Execute,
     /// Reads all items, page by page.
     ReadItems,
     /// Reads what has changed.
@@ -120,6 +122,7 @@ impl Operation {
             | Self::PatchItem
             | Self::Batch
             | Self::DeleteKey
+            | Self::Execute
             | Self::SplitRange
             | Self::MergeRanges
             | Self::Refuse(_) => Access::Write,
@@ -261,7 +264,7 @@ const ROUTES: &[(Verb, &str, Operation)] = &[
     (Verb::Get, "dbs/*/colls/*/sprocs/*", Op::Read(StoredProcedure)),
     (Verb::Put, "dbs/*/colls/*/sprocs/*", Op::Replace(StoredProcedure)),
     (Verb::Delete, "dbs/*/colls/*/sprocs/*", Op::Delete(StoredProcedure)),
-    (Verb::Post, "dbs/*/colls/*/sprocs/*", Op::Refuse("running stored procedures")),
+    (Verb::Post, "dbs/*/colls/*/sprocs/*", Op::Execute),
 
     (Verb::Post, "dbs/*/colls/*/triggers", Op::Create(Trigger)),
     (Verb::Upsert, "dbs/*/colls/*/triggers", Op::Upsert(Trigger)),

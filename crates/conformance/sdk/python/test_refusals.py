@@ -16,10 +16,5 @@ def refused(call):
     assert error.value.message
 
 
-def test_running_a_stored_procedure(container):
-    container.scripts.create_stored_procedure({"id": "s", "body": "function () {}"})
-    refused(lambda: container.scripts.execute_stored_procedure("s", partition_key="a"))
-
-
 def test_queries_of_later_versions(container, item):
     refused(lambda: list(container.query_items("SELECT VALUE MAX(c.x) FROM c ORDER BY c.x", partition_key="a")))

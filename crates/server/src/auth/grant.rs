@@ -87,6 +87,7 @@ fn check_partition_key(claim: &Claim<'_>, permission: &Resource) -> Result<()> {
             | Operation::PatchItem
             | Operation::Batch
             | Operation::DeleteKey
+            | Operation::Execute
             | Operation::ReadItems
             | Operation::ReadChanges
             | Operation::ReadLag

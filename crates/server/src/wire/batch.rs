@@ -42,7 +42,7 @@ fn write(result: &BatchResult, minimal: bool, out: &mut Vec<u8>) {
         Ok(BatchItem::Written(_) | BatchItem::Read(_)) => (200, 0),
         Ok(BatchItem::NotModified(_)) => (304, 0),
         Ok(BatchItem::Deleted) => (204, 0),
-        Err(error) => (error.fault.status(), error.fault.substatus()),
+        Err(error) => (error.fault.status(), error.substatus()),
     };
     out.extend_from_slice(format!("{{\"statusCode\":{status}").as_bytes());
     if substatus != 0 {
