@@ -21,6 +21,7 @@ use tokio::sync::watch;
 use crate::Container;
 use crate::api::{Answer, Changed, ChangesMode, ChangesPage, ChangesRead, ChangesStart};
 use crate::container::Span;
+use crate::doomed::Doomed;
 use crate::keys::Change;
 use crate::listen::Listening;
 use crate::partition::Partition;
@@ -263,7 +264,7 @@ impl Part {
 
     /// Adds the changes after the reader's LSN to a page, and moves the LSN on.
     async fn read(&mut self, mode: ChangesMode, page: &mut Gathered, life: &Life) -> Result<()> {
-        let (complete, view) = self.partition.view();
+        let (complete, view, doomed) = self.partition.look().await?;
         let mut rows = Merged::new(kinds(mode), self.lsn, complete);
         while let Some(row) = rows.next(&*view, page.room()).await? {
             if page.ends_before(row.lsn) {
@@ -273,7 +274,7 @@ impl Part {
             page.examined += 1;
             self.lsn = row.lsn;
             page.last_lsn = row.lsn;
-            if let Some(changed) = self.changed(&row, life)? {
+            if let Some(changed) = self.changed(&row, life, &doomed)? {
                 page.add(changed);
             }
         }
@@ -283,11 +284,12 @@ impl Part {
     }
 
     /// A row as the reader gets it, if it is for this reader.
-    fn changed(&self, row: &stream::Row, life: &Life) -> Result<Option<Changed>> {
+    fn changed(&self, row: &stream::Row, life: &Life, doomed: &Doomed) -> Result<Option<Changed>> {
         if row.kind == Kind::Live {
             let change = Change::decode(&row.stored)?;
-            let wanted =
-                self.covers(&change.item_key) && !change.expired(life.default_ttl, life.now);
+            let wanted = self.covers(&change.item_key)
+                && !change.expired(life.default_ttl, life.now)
+                && !doomed.hides(&change.item_key, row.lsn);
             return Ok(wanted.then(|| Changed {
                 body: change.body,
                 lsn: row.lsn,

@@ -11,12 +11,14 @@
 //! - Readers never wait for writers: they read the view that was published last.
 
 mod api;
+mod batch;
 mod cache;
 mod catalog;
 mod changes;
 mod commit;
 mod container;
 mod cut;
+mod doomed;
 mod env;
 mod feed;
 mod gate;
@@ -28,20 +30,27 @@ mod kind;
 mod listen;
 mod offer;
 mod partition;
+mod patch;
 mod pieces;
+mod places;
+mod predicate;
+mod procedure;
 mod rate;
 mod remove;
+mod transaction;
 mod transfer;
+mod turns;
 mod version;
+mod watch;
 
 pub use api::{
     Answer, At, Changed, ChangesMode, ChangesPage, ChangesRead, ChangesStart, Conditions,
     CreateOptions, Created, Detail, ItemPage, ItemWrite, Link, Migration, Operation, Page, Range,
     RangeLag, Ranges, ReplaceOptions, Resource, ResourcePage, Scope,
 };
+pub use batch::{BatchItem, BatchKind, BatchOperation, BatchResult};
 pub use catalog::{Engine, Options};
 pub use container::Container;
 pub use env::Env;
 pub use kind::Kind;
-/// All that this program does when it is started as a worker for scripts.
-pub use script::worker::main as script_worker;
+pub use procedure::{Logged, ScriptWorkers, Scripts, TriggeredWrite, WriteVerb, script_worker};

@@ -242,7 +242,7 @@ fn raw_members(raw: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-fn key_is(raw: &[u8], name: &str) -> bool {
+pub(crate) fn key_is(raw: &[u8], name: &str) -> bool {
     if raw.contains(&b'\\') {
         return unescape(raw).is_some_and(|key| key == name);
     }
@@ -260,20 +260,34 @@ impl<'a> Walk<'a> {
         let text = if raw.first() == Some(&bracket) { raw } else { &[] };
         Self { text, at: 1 }
     }
+
+    fn next_span(&mut self) -> Option<Range<usize>> {
+        while matches!(self.text.get(self.at), Some(b' ' | b'\n' | b'\r' | b'\t' | b',' | b':')) {
+            self.at += 1;
+        }
+        let span = self.at..scan::skip_value(self.text, self.at);
+        self.text.get(span.clone()).filter(|value| !value.is_empty())?;
+        self.at = span.end;
+        Some(span)
+    }
 }
 
 impl<'a> Iterator for Walk<'a> {
     type Item = &'a [u8];
 
     fn next(&mut self) -> Option<&'a [u8]> {
-        while matches!(self.text.get(self.at), Some(b' ' | b'\n' | b'\r' | b'\t' | b',' | b':')) {
-            self.at += 1;
-        }
-        let end = scan::skip_value(self.text, self.at);
-        let value = self.text.get(self.at..end).filter(|value| !value.is_empty())?;
-        self.at = end;
-        Some(value)
+        self.next_span().map(|span| &self.text[span])
     }
+}
+
+/// Where the raw values directly inside of a raw array or object lie, from its start; in an
+/// object, names and values by turns.
+pub(crate) fn spans(raw: &[u8]) -> impl Iterator<Item = Range<usize>> {
+    let mut walk = Walk::new(
+        raw,
+        raw.first().copied().filter(|byte| matches!(byte, b'{' | b'[')).unwrap_or(b'{'),
+    );
+    std::iter::from_fn(move || walk.next_span())
 }
 
 fn escaped(text: &[u8], at: usize) -> Option<(char, usize)> {

@@ -52,6 +52,14 @@ pub enum Operation {
     ReplaceItem,
     /// Deletes an item.
     DeleteItem,
+    /// Changes parts of an item.
+    PatchItem,
+    /// Runs several operations on items.
+    Batch,
+    /// Deletes all items of a partition key.
+    DeleteKey,
+    /// Runs a stored procedure.
+    Execute,
     /// Reads all items, page by page.
     ReadItems,
     /// Reads what has changed.
@@ -111,6 +119,10 @@ impl Operation {
             | Self::UpsertItem
             | Self::ReplaceItem
             | Self::DeleteItem
+            | Self::PatchItem
+            | Self::Batch
+            | Self::DeleteKey
+            | Self::Execute
             | Self::SplitRange
             | Self::MergeRanges
             | Self::Refuse(_) => Access::Write,
@@ -252,7 +264,7 @@ const ROUTES: &[(Verb, &str, Operation)] = &[
     (Verb::Get, "dbs/*/colls/*/sprocs/*", Op::Read(StoredProcedure)),
     (Verb::Put, "dbs/*/colls/*/sprocs/*", Op::Replace(StoredProcedure)),
     (Verb::Delete, "dbs/*/colls/*/sprocs/*", Op::Delete(StoredProcedure)),
-    (Verb::Post, "dbs/*/colls/*/sprocs/*", Op::Refuse("running stored procedures")),
+    (Verb::Post, "dbs/*/colls/*/sprocs/*", Op::Execute),
 
     (Verb::Post, "dbs/*/colls/*/triggers", Op::Create(Trigger)),
     (Verb::Upsert, "dbs/*/colls/*/triggers", Op::Upsert(Trigger)),
@@ -278,12 +290,12 @@ const ROUTES: &[(Verb, &str, Operation)] = &[
     (Verb::Delete, "dbs/*/colls/*/conflicts/*", Op::MissingConflict),
     (Verb::Post, "dbs/*/colls/*/operations/split", Op::SplitRange),
     (Verb::Post, "dbs/*/colls/*/operations/merge", Op::MergeRanges),
-    (Verb::Post, "dbs/*/colls/*/operations/partitionkeydelete", Op::Refuse("deleting by partition key")),
+    (Verb::Post, "dbs/*/colls/*/operations/partitionkeydelete", Op::DeleteKey),
 
     (Verb::Get, "dbs/*/colls/*/docs/*", Op::ReadItem),
     (Verb::Put, "dbs/*/colls/*/docs/*", Op::ReplaceItem),
     (Verb::Delete, "dbs/*/colls/*/docs/*", Op::DeleteItem),
-    (Verb::Patch, "dbs/*/colls/*/docs/*", Op::Refuse("patching items")),
+    (Verb::Patch, "dbs/*/colls/*/docs/*", Op::PatchItem),
     (Verb::Post, "dbs/*/colls/*/docs", Op::CreateItem),
     (Verb::Upsert, "dbs/*/colls/*/docs", Op::UpsertItem),
     (Verb::Get, "dbs/*/colls/*/docs", Op::ReadItems),
@@ -291,7 +303,7 @@ const ROUTES: &[(Verb, &str, Operation)] = &[
     (Verb::Plan, "dbs/*/colls/*/docs", Op::QueryPlan),
     (Verb::Changes, "dbs/*/colls/*/docs", Op::ReadChanges),
     (Verb::ChangesQuery, "dbs/*/colls/*/docs", Op::Refuse("a filter on the change feed")),
-    (Verb::Batch, "dbs/*/colls/*/docs", Op::Refuse("a batch")),
+    (Verb::Batch, "dbs/*/colls/*/docs", Op::Batch),
 ];
 
 struct Route {
