@@ -154,8 +154,8 @@ pub fn at_path<'a>(value: &'a [u8], path: &[impl AsRef<str>]) -> Option<&'a [u8]
 }
 
 /// The elements of a raw array; none where it is something else.
-pub fn elements(raw: &[u8]) -> impl Iterator<Item = &[u8]> {
-    Walk::new(raw, b'[')
+pub fn elements(raw: &[u8]) -> Elements<'_> {
+    Elements::new(raw, b'[')
 }
 
 /// The members of a raw object; none where it is something else.
@@ -237,7 +237,7 @@ fn member<'a>(text: &'a str, key: Range<usize>, value: Range<usize>) -> Member<'
 }
 
 fn raw_members(raw: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
-    let mut walk = Walk::new(raw, b'{');
+    let mut walk = Elements::new(raw, b'{');
     std::iter::from_fn(move || {
         let key = walk.next()?;
         // A walk treats the colon as one more separator.
@@ -253,19 +253,20 @@ fn key_is(raw: &[u8], name: &str) -> bool {
 }
 
 /// A walk over the raw values directly inside of a container.
-struct Walk<'a> {
+#[derive(Debug, Clone)]
+pub struct Elements<'a> {
     text: &'a [u8],
     at: usize,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> Elements<'a> {
     fn new(raw: &'a [u8], bracket: u8) -> Self {
         let text = if raw.first() == Some(&bracket) { raw } else { &[] };
         Self { text, at: 1 }
     }
 }
 
-impl<'a> Iterator for Walk<'a> {
+impl<'a> Iterator for Elements<'a> {
     type Item = &'a [u8];
 
     fn next(&mut self) -> Option<&'a [u8]> {

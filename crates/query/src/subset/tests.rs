@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::limits::TEXT_BYTES;
 
 const ITEM: &str = r#"{"id":"a","resource":"dbs/x/colls/y/","n":1.50,"neg":-3,"t":true,"z":null,
     "deep":{"odd name":{"x":"\u00e9"}},"list":[1],"order":5}"#;

@@ -3,10 +3,9 @@
 use model::{Error, Result};
 use serde_json::Value;
 
-use crate::{
-    Condition, Select, TEXT_BYTES,
-    token::{Placed, Token, tokens},
-};
+use super::token::{Placed, Token, tokens};
+use super::{Condition, Select};
+use crate::limits::TEXT_BYTES;
 
 /// Words that end a name where an alias could stand.
 const KEYWORDS: &[&str] = &[

@@ -1,0 +1,5 @@
+//! Arrays and sets.
+
+use super::Function;
+
+pub(super) const TABLE: &[Function] = &[];

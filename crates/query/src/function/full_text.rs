@@ -1,0 +1,5 @@
+//! Full text.
+
+use super::Function;
+
+pub(super) const TABLE: &[Function] = &[];

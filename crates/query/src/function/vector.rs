@@ -1,0 +1,5 @@
+//! Vectors.
+
+use super::Function;
+
+pub(super) const TABLE: &[Function] = &[];
