@@ -17,7 +17,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use foldhash::{HashMap, HashMapExt};
 use kv::{CommitNo, Keyspace, Op, View};
-use model::policy::ChangeFeedPolicy;
+use model::policy::ContainerDefinition;
 use model::token::Etag;
 use model::{Error, Fault, Result};
 
@@ -25,7 +25,8 @@ use crate::api::storage;
 use crate::cache::Key;
 use crate::gate::Gate;
 use crate::history::History;
-use crate::keys::{self, Head};
+use crate::index::{self, Indexing, Moved};
+use crate::keys::{self, Head, Slot};
 use crate::partition::Partition;
 
 /// Entries that the overlay may hold before it looks for some to forget.
@@ -41,30 +42,54 @@ pub(crate) struct Writer {
     history: History,
     /// The history has changed since it was stored; the next commit stores it.
     history_changed: bool,
+    indexing: Indexing,
+    /// So has what is indexed.
+    indexing_changed: bool,
     overlay: Overlay,
     pub(crate) gate: Gate,
 }
 
 impl Writer {
-    pub(crate) fn new(head: Head, history: History, horizon: CommitNo) -> Mutex<Self> {
+    pub(crate) fn new(
+        head: Head,
+        history: History,
+        indexing: Indexing,
+        horizon: CommitNo,
+    ) -> Mutex<Self> {
         let overlay = Overlay { horizon, newest: HashMap::new(), order: VecDeque::new() };
-        Mutex::new(Self { head, history, history_changed: false, overlay, gate: Gate::default() })
+        Mutex::new(Self {
+            head,
+            history,
+            history_changed: false,
+            indexing,
+            indexing_changed: false,
+            overlay,
+            gate: Gate::default(),
+        })
+    }
+
+    pub(crate) fn indexing(&self) -> &Indexing {
+        &self.indexing
     }
 
     pub(crate) fn history(&self) -> History {
         self.history
     }
 
-    /// Whether what is kept has still to be stored.
-    pub(crate) fn history_changed(&self) -> bool {
-        self.history_changed
+    /// Whether what is kept, or indexed, has still to be stored.
+    pub(crate) fn has_changed(&self) -> bool {
+        self.history_changed || self.indexing_changed
     }
 
-    /// Keeps history as a policy asks, from the next commit on.
-    pub(crate) fn follow(&mut self, policy: &ChangeFeedPolicy) {
-        let history = self.history.following(policy, &self.head);
+    /// Keeps history and indexes as policies ask, from the next commit on.
+    pub(crate) fn follow(&mut self, definition: &ContainerDefinition) {
+        let history = self.history.following(&definition.change_feed, &self.head);
         self.history_changed |= history != self.history;
         self.history = history;
+        if let Some(indexing) = self.indexing.following(&definition.index_rules, self.head.items) {
+            self.indexing = indexing;
+            self.indexing_changed = true;
+        }
     }
 
     pub(crate) fn head(&self) -> Head {
@@ -118,6 +143,11 @@ pub(crate) struct Draft<'a> {
     /// A key it looked at that has not been read yet.
     missing: Option<Place>,
     batch: Vec<Op>,
+    indexing: &'a Indexing,
+    /// What the indexes have to follow.
+    moved: Vec<Moved>,
+    /// How far a build of indexes will have come; to the end where there is no key.
+    built: Option<Option<Bytes>>,
 }
 
 impl Draft<'_> {
@@ -144,6 +174,7 @@ impl Draft<'_> {
     /// Adds a version to the feed.
     pub fn add_version(&mut self, etag: Etag, stored: Bytes) -> Result<()> {
         self.count(etag.lsn(), 1)?;
+        self.moved.push(Moved::Added(stored.clone()));
         self.put(Keyspace::Feed, keys::feed_key(etag), stored);
         Ok(())
     }
@@ -151,8 +182,29 @@ impl Draft<'_> {
     /// Takes a version out of the feed.
     pub fn remove_version(&mut self, etag: Etag) -> Result<()> {
         self.count(etag.lsn(), -1)?;
-        self.delete_once(Keyspace::Feed, keys::feed_key(etag));
+        let key = keys::feed_key(etag);
+        if self.indexing.reads_bodies() {
+            // Missing only for what was written just before anything was indexed.
+            let stored = self.get(&(Keyspace::Feed, key.clone()))?;
+            self.moved.extend(stored.map(Moved::Removed));
+        }
+        self.delete_once(Keyspace::Feed, key);
         Ok(())
+    }
+
+    /// From which policies index rows are.
+    pub fn indexing(&self) -> &Indexing {
+        self.indexing
+    }
+
+    /// Gives a version that stays the index rows of the current policy.
+    pub fn rebuild(&mut self, stored: Bytes) {
+        self.moved.push(Moved::Rebuilt(stored));
+    }
+
+    /// All items up to this one, or all there are, have the rows of the current policy.
+    pub fn built_up_to(&mut self, cursor: Option<Bytes>) {
+        self.built = Some(cursor);
     }
 
     /// Keeps the count of a block of the feed.
@@ -209,6 +261,20 @@ impl Reads {
         Ok(())
     }
 
+    /// Reads what a new version of the items that were found, or their end, will want to see.
+    async fn follow(&mut self, view: &dyn View, bodies: bool) -> Result<()> {
+        let mut places = Vec::new();
+        for ((keyspace, _), value) in &self.values {
+            if *keyspace == Keyspace::Docs
+                && let Some(row) = Slot::item(value.as_ref())?
+            {
+                places.push((Keyspace::Index, keys::block_key(row.etag.lsn())));
+                places.extend(bodies.then(|| (Keyspace::Feed, row.feed_key())));
+            }
+        }
+        self.add(view, places).await
+    }
+
     async fn renew(&mut self, view: &dyn View) -> Result<()> {
         let places = std::mem::take(self).values.into_iter().map(|(place, _)| place).collect();
         self.add(view, places).await
@@ -239,7 +305,12 @@ impl Partition {
         mut decide: impl FnMut(&mut Draft<'_>) -> Result<T>,
     ) -> Result<T> {
         let mut reads = Reads::default();
-        reads.add(&*self.owner.published(), places).await?;
+        {
+            let (view, bodies) =
+                (self.owner.published(), self.writer().indexing.reads_bodies());
+            reads.add(&*view, places).await?;
+            reads.follow(&*view, bodies).await?;
+        }
         loop {
             let outcome = {
                 let mut writer = self.writer();
@@ -289,26 +360,39 @@ impl Partition {
             reads,
             missing: None,
             batch,
+            indexing: &writer.indexing,
+            moved: Vec::new(),
+            built: None,
         };
         let decided = decide(&mut draft);
-        let Draft { head, history, missing, mut batch, .. } = draft;
+        let Draft { head, history, missing, mut batch, moved, built, .. } = draft;
         if let Some(place) = missing {
             return Ok(Outcome::Read(place));
         }
         let decided = decided?;
+        index::maintain(&writer.indexing, &moved, &mut batch)?;
+        let indexing = built.map(|cursor| writer.indexing.built_up_to(cursor));
+        if writer.indexing_changed || indexing.is_some() {
+            let stored = indexing.as_ref().unwrap_or(&writer.indexing).encode();
+            batch.push(Op::Put(Keyspace::Meta, keys::INDEXING, stored));
+        }
         batch.push(Op::Put(Keyspace::Meta, keys::HEAD, head.encode()));
         if writer.history_changed || history != writer.history {
             batch.push(Op::Put(Keyspace::Meta, keys::HISTORY, history.encode()));
         }
         writer.gate.note(&batch);
-        let images = history.images;
+        let bodies = history.images || writer.indexing.reads_bodies();
         let remembered: Vec<(Place, Option<Bytes>)> =
-            batch.iter().filter_map(|op| remembered(op, images)).collect();
+            batch.iter().filter_map(|op| remembered(op, bodies)).collect();
         let ticket = self.submit_uncached(&remembered, batch)?;
         (writer.history, writer.history_changed) = (history, false);
+        writer.indexing_changed = false;
+        if let Some(indexing) = indexing {
+            writer.indexing = indexing;
+        }
         writer.head = head;
         // Bodies are too large to be held for longer than they have to.
-        if images || writer.overlay.order.len() > OVERLAY_ENTRIES {
+        if bodies || writer.overlay.order.len() > OVERLAY_ENTRIES {
             writer.overlay.forget(self.owner.published().commit());
         }
         for (place, value) in remembered {
@@ -338,16 +422,17 @@ impl Partition {
     }
 }
 
-/// What later decisions may look at: heads are not among it, and bodies only where a version is
-/// kept together with the one before.
-fn remembered(op: &Op, images: bool) -> Option<(Place, Option<Bytes>)> {
+/// What later decisions may look at: heads and index rows are not among it, and bodies only where
+/// a version is kept together with the one before, or index rows follow from them.
+fn remembered(op: &Op, bodies: bool) -> Option<(Place, Option<Bytes>)> {
     let (keyspace, key, value) = match op {
         Op::Put(keyspace, key, value) => (*keyspace, key, Some(value.clone())),
         Op::Delete(keyspace, key) | Op::DeleteOnce(keyspace, key) => (*keyspace, key, None),
     };
     let looked_at = match keyspace {
-        Keyspace::Docs | Keyspace::Index => true,
-        Keyspace::Feed => images,
+        Keyspace::Docs => true,
+        Keyspace::Index => !index::is_row(key),
+        Keyspace::Feed => bodies,
         Keyspace::Log | Keyspace::Meta => false,
     };
     looked_at.then(|| ((keyspace, key.clone()), value))

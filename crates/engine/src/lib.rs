@@ -22,6 +22,7 @@ mod feed;
 mod gate;
 mod history;
 mod housekeep;
+mod index;
 mod item;
 mod keys;
 mod kind;

@@ -16,6 +16,7 @@ use crate::commit::Writer;
 use crate::gate::{Remover, State};
 use crate::history::History;
 use crate::housekeep::Chores;
+use crate::index::Indexing;
 use crate::keys::{self, Head, Seam};
 use crate::pieces::Piece;
 
@@ -86,7 +87,11 @@ impl Partition {
             // Nothing is kept until a container says so; what was before is below the floor.
             None => History::default(),
         };
-        let writer = Writer::new(head, history, view.commit());
+        let indexing = match view.get(Keyspace::Meta, &keys::INDEXING).await.map_err(storage)? {
+            Some(stored) => Indexing::decode(&stored)?,
+            None => Indexing::unknown(),
+        };
+        let writer = Writer::new(head, history, indexing, view.commit());
         Ok(Arc::new(Self {
             number,
             range,
