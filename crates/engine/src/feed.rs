@@ -206,7 +206,7 @@ impl Container {
 
 /// Where a span is entered: after the last item of the page before, or at its beginning.
 /// `None` when the page before was already past it.
-fn start(span: &Span, after: Option<&Bytes>) -> Option<Bound<Bytes>> {
+pub(crate) fn start(span: &Span, after: Option<&Bytes>) -> Option<Bound<Bytes>> {
     let begin = Bytes::copy_from_slice(span.keys.min.significant());
     let Some(after) = after else { return Some(Bound::Included(begin)) };
     if !span.is_last() && after[..] >= *span.keys.max.significant() {
@@ -221,11 +221,11 @@ fn start(span: &Span, after: Option<&Bytes>) -> Option<Bound<Bytes>> {
 
 impl Span {
     /// Whether it reaches to the end of the key space.
-    fn is_last(&self) -> bool {
+    pub(crate) fn is_last(&self) -> bool {
         self.keys.max == Epk::max()
     }
 
-    fn scan(&self, from: Bound<Bytes>, rows: usize) -> Scan {
+    pub(crate) fn scan(&self, from: Bound<Bytes>, rows: usize) -> Scan {
         let to = match self.is_last() {
             true => Bound::Unbounded,
             false => Bound::Excluded(Bytes::copy_from_slice(self.keys.max.significant())),

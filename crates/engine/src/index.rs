@@ -11,7 +11,7 @@
 
 mod build;
 mod check;
-mod key;
+pub(crate) mod key;
 mod maintain;
 mod state;
 mod terms;
@@ -19,7 +19,7 @@ mod terms;
 use std::sync::Arc;
 
 use model::epk::digest64;
-use model::policy::IndexRules;
+use model::policy::{CompositePath, IndexRules};
 
 pub(crate) use key::{ROWS, is_row, item_of};
 pub(crate) use maintain::{Moved, maintain};
@@ -50,11 +50,13 @@ impl Indexes {
 }
 
 impl Composite {
-    fn new(declared: &[model::policy::CompositePath]) -> Self {
-        let paths: Vec<(PathId, bool)> = declared
-            .iter()
-            .map(|path| (PathId::of_names(&path.names), path.descending))
-            .collect();
+    fn new(declared: &[CompositePath]) -> Self {
+        let path = |path: &CompositePath| (PathId::of_names(&path.names), path.descending);
+        Self::of(declared.iter().map(path).collect())
+    }
+
+    /// The composite index over some paths.
+    pub fn of(paths: Vec<(PathId, bool)>) -> Self {
         let mut spelled = Vec::new();
         for (path, descending) in &paths {
             spelled.extend_from_slice(&path.0.to_be_bytes());

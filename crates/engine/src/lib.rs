@@ -31,6 +31,7 @@ mod partition;
 mod pieces;
 mod rate;
 mod remove;
+mod source;
 mod transfer;
 mod version;
 

@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
+use arc_swap::ArcSwapOption;
+use bytes::Bytes;
 use kv::{Claim, Keyspace, Owner, PartitionId, Stores, View};
 use model::Result;
 use model::epk::EpkRange;
@@ -41,6 +43,8 @@ pub(crate) struct Partition {
     pub(crate) seam: Option<Seam>,
     /// From where on history is kept for the keys of merged partitions, where that differs.
     pub(crate) pieces: Vec<Piece>,
+    /// The state of indexes that was last read from a view, as it is stored.
+    indexing: ArcSwapOption<(Bytes, Arc<Indexing>)>,
     /// What the gate is, for those who wait at it.
     pub(crate) gate: watch::Sender<State>,
     /// Present once others own the keys: whoever lets go of the partition last has its rows removed.
@@ -104,6 +108,7 @@ impl Partition {
             chores: tokio::sync::Mutex::default(),
             seam,
             pieces,
+            indexing: ArcSwapOption::empty(),
             gate: watch::Sender::new(State::Open),
             remover: OnceLock::new(),
         }))
@@ -128,6 +133,19 @@ impl Partition {
     /// What the partition holds, writes under way included.
     pub fn head(&self) -> Head {
         self.writer().head()
+    }
+
+    /// From which policies the index rows of a view are.
+    pub(crate) async fn indexing_of(&self, view: &dyn View) -> Result<Arc<Indexing>> {
+        let stored = view.get(Keyspace::Meta, &keys::INDEXING).await.map_err(storage)?;
+        let Some(stored) = stored else { return Ok(Arc::new(Indexing::unknown())) };
+        let known = self.indexing.load_full();
+        if let Some((_, indexing)) = known.as_deref().filter(|(known, _)| *known == stored) {
+            return Ok(indexing.clone());
+        }
+        let indexing = Arc::new(Indexing::decode(&stored)?);
+        self.indexing.store(Some(Arc::new((stored, indexing.clone()))));
+        Ok(indexing)
     }
 
     /// What is kept for readers of changes.

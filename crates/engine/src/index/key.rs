@@ -98,7 +98,10 @@ pub(crate) fn put_value(value: &Value<'_>, out: &mut Vec<u8>) {
     match value {
         Value::String(text) if text.len() > TEXT_BYTES => {
             out.push(tag(Type::String));
-            text_key_into(beginning(text), out);
+            let at = out.len();
+            text_key_into(&text[..text.ceil_char_boundary(TEXT_BYTES + 1)], out);
+            let kept = kept(&out[at..], 0).expect("the text is longer than what is kept");
+            out.truncate(at + kept);
             out.extend_from_slice(&CUT);
             out.extend_from_slice(&digest(text.as_bytes()));
         }
@@ -106,13 +109,25 @@ pub(crate) fn put_value(value: &Value<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// As much of a long text as is kept.
-fn beginning(text: &str) -> &str {
-    let mut end = TEXT_BYTES;
-    while !text.is_char_boundary(end) {
-        end -= 1;
+/// How much of a text's sort key, without its type, is in rows; none where all of it is. Texts are
+/// cut after the same number of bytes, whatever they are: else a shorter piece of a greater one
+/// would stand before a longer piece of a lesser one.
+pub(crate) fn kept(key: &[u8], mask: u8) -> Option<usize> {
+    let mut at = 0;
+    for _ in 0..TEXT_BYTES {
+        let zero = key.get(at)? ^ mask == 0;
+        at += 1;
+        if zero {
+            match key.get(at)? ^ mask {
+                ESCAPE => at += 1,
+                _ => return None,
+            }
+        }
     }
-    &text[..end]
+    // The end of a whole text is a zero without an escape.
+    let ends = key.get(at).is_some_and(|byte| byte ^ mask == 0)
+        && key.get(at + 1).is_some_and(|byte| byte ^ mask != ESCAPE);
+    (!ends && at < key.len()).then_some(at)
 }
 
 /// What the values of a type begin with.
