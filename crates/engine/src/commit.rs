@@ -25,7 +25,7 @@ use crate::api::storage;
 use crate::cache::Key;
 use crate::gate::Gate;
 use crate::history::History;
-use crate::index::{self, Indexing, Moved};
+use crate::index::{self, Indexing, Moved, Presence};
 use crate::keys::{self, Head, Slot};
 use crate::partition::Partition;
 
@@ -45,6 +45,8 @@ pub(crate) struct Writer {
     indexing: Indexing,
     /// So has what is indexed.
     indexing_changed: bool,
+    /// Paths whose rows are counted.
+    pub(crate) presence: Presence,
     overlay: Overlay,
     pub(crate) gate: Gate,
 }
@@ -63,6 +65,7 @@ impl Writer {
             history_changed: false,
             indexing,
             indexing_changed: false,
+            presence: Presence::default(),
             overlay,
             gate: Gate::default(),
         })
@@ -89,6 +92,7 @@ impl Writer {
         if let Some(indexing) = self.indexing.following(&definition.index_rules, self.head.items) {
             self.indexing = indexing;
             self.indexing_changed = true;
+            self.presence.forget();
         }
     }
 
@@ -370,7 +374,13 @@ impl Partition {
             return Ok(Outcome::Read(place));
         }
         let decided = decided?;
-        index::maintain(&writer.indexing, &moved, &mut batch)?;
+        let mut turns = Vec::new();
+        let idle = writer.presence.is_idle();
+        index::maintain(&writer.indexing, &moved, &mut batch, |old, new| {
+            if !idle {
+                turns.push((old.map(<[_]>::to_vec), new.map(<[_]>::to_vec)));
+            }
+        })?;
         let indexing = built.map(|cursor| writer.indexing.built_up_to(cursor));
         if writer.indexing_changed || indexing.is_some() {
             let stored = indexing.as_ref().unwrap_or(&writer.indexing).encode();
@@ -391,6 +401,9 @@ impl Partition {
             writer.indexing = indexing;
         }
         writer.head = head;
+        for (old, new) in &turns {
+            writer.presence.note(lsn, old.as_deref(), new.as_deref());
+        }
         // Bodies are too large to be held for longer than they have to.
         if bodies || writer.overlay.order.len() > OVERLAY_ENTRIES {
             writer.overlay.forget(self.owner.published().commit());

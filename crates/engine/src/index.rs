@@ -13,6 +13,7 @@ mod build;
 mod check;
 pub(crate) mod key;
 mod maintain;
+mod presence;
 mod state;
 mod terms;
 
@@ -23,6 +24,7 @@ use model::policy::{CompositePath, IndexRules};
 
 pub(crate) use key::{ROWS, is_row, item_of};
 pub(crate) use maintain::{Moved, maintain};
+pub(crate) use presence::Presence;
 pub(crate) use state::Indexing;
 
 use key::PathId;

@@ -46,6 +46,8 @@ pub(crate) struct Part {
     /// About how many items are in the scope, and in the partition.
     items: u64,
     items_held: u64,
+    /// The commit that the view ends with.
+    head_lsn: u64,
     indexing: Arc<Indexing>,
 }
 
@@ -76,7 +78,8 @@ impl<'a> Snapshot<'a> {
             let head = view.get(Keyspace::Meta, &keys::HEAD).await.map_err(storage)?;
             let head = head.map(|stored| Head::decode(&stored)).transpose()?.unwrap_or_default();
             let (items, items_held) = (head.items, head.items);
-            let mut part = Part { span, view, lsn, whole, items, items_held, indexing };
+            let head_lsn = head.lsn;
+            let mut part = Part { span, view, lsn, whole, items, items_held, head_lsn, indexing };
             part.probe_items().await?;
             parts.push(part);
         }
@@ -263,6 +266,16 @@ impl Source for Snapshot<'_> {
             Some(lookup) => self.entries_count(&lookup).await,
             None => Ok(None),
         }
+    }
+
+    async fn complete(&self, path: &IndexPath) -> Result<bool> {
+        let id = PathId::of(&steps(path));
+        for part in &self.parts {
+            if part.items_held > 0 && !part.span.partition.all_have(id, part.head_lsn).await? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     async fn scan(

@@ -144,6 +144,12 @@ pub trait Source: Sync {
     /// How many entries a scan has, exactly, if the source knows without reading them.
     fn count(&self, scan: &Scan) -> impl Future<Output = Result<Option<u64>>> + Send;
 
+    /// Whether every document is known to have a value at the path, which must not be plural: then
+    /// the entries of the range index are all documents, and sorting by it needs no others.
+    fn complete(&self, _path: &IndexPath) -> impl Future<Output = Result<bool>> + Send {
+        async { Ok(false) }
+    }
+
     /// Entries after the one given, in the order of the scan.
     fn scan(
         &self,

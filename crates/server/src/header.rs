@@ -23,6 +23,7 @@ headers! {
     EXPIRY_SECONDS = "x-ms-documentdb-expiry-seconds";
     FEED_DELETES = "x-astrarium-feed-deletes";
     FEED_FORMAT = "x-ms-cosmos-changefeed-wire-format-version";
+    INDEX_PROGRESS = "x-ms-documentdb-collection-index-transformation-progress";
     INTENDED_RID = "x-ms-cosmos-intended-collection-rid";
     IS_BATCH = "x-ms-cosmos-is-batch-request";
     IS_QUERY = "x-ms-documentdb-isquery";

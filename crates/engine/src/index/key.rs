@@ -15,6 +15,8 @@
 //! descend have all their bits inverted. Item keys come last: rows of one value stand in the order
 //! of `Docs`, and a partition key is a range of them.
 
+use std::ops::Bound;
+
 use bytes::Bytes;
 use model::epk::{digest, digest64};
 use model::policy::Step;
@@ -180,6 +182,31 @@ pub(crate) fn value_bytes(bytes: &[u8], mask: u8) -> Option<usize> {
         }
     };
     (length <= bytes.len()).then_some(length)
+}
+
+/// The first key behind all that begin with these bytes, as a lower bound.
+pub(crate) fn after_all(mut bytes: Vec<u8>) -> Bound<Bytes> {
+    while let Some(last) = bytes.pop() {
+        if last < 0xFF {
+            bytes.push(last + 1);
+            return Bound::Included(bytes.into());
+        }
+    }
+    Bound::Unbounded
+}
+
+/// The same key as an upper bound.
+pub(crate) fn before(bound: Bound<Bytes>) -> Bound<Bytes> {
+    match bound {
+        Bound::Included(key) => Bound::Excluded(key),
+        other => other,
+    }
+}
+
+/// Rows that begin with these bytes.
+pub(crate) fn beginning(bytes: Vec<u8>) -> (Bound<Bytes>, Bound<Bytes>) {
+    let to = before(after_all(bytes.clone()));
+    (Bound::Included(bytes.into()), to)
 }
 
 /// An index row's key, taken apart.

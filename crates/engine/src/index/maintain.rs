@@ -29,8 +29,14 @@ struct Turn {
     new: Option<Bytes>,
 }
 
-/// Adds to a batch what its versions change in the indexes.
-pub(crate) fn maintain(indexing: &Indexing, moved: &[Moved], batch: &mut Vec<Op>) -> Result<()> {
+/// Adds to a batch what its versions change in the indexes, and says of each item which rows it
+/// had and has, while that is known.
+pub(crate) fn maintain(
+    indexing: &Indexing,
+    moved: &[Moved],
+    batch: &mut Vec<Op>,
+    mut note: impl FnMut(Option<&[Row]>, Option<&[Row]>),
+) -> Result<()> {
     if moved.is_empty() || !indexing.reads_bodies() {
         return Ok(());
     }
@@ -39,9 +45,12 @@ pub(crate) fn maintain(indexing: &Indexing, moved: &[Moved], batch: &mut Vec<Op>
             Some(body) => terms::rows(indexes, &item_key, body),
             None => Ok(Vec::new()),
         };
+        let (was, is) = (old.is_some(), new.is_some());
         let new = rows(&indexing.current, &new)?;
         if !indexing.is_building() {
-            difference(&rows(&indexing.current, &old)?, &new, batch);
+            let old = rows(&indexing.current, &old)?;
+            difference(&old, &new, batch);
+            note(was.then_some(&old), is.then_some(&new));
             continue;
         }
         // Nobody knows which of its rows are there: all that may be go, all that must be come.

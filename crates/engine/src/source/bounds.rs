@@ -10,7 +10,7 @@ use bytes::Bytes;
 use query::source::KeyRange;
 use query::value::Type;
 
-use crate::index::key::{kept, type_of, value_bytes};
+use crate::index::key::{after_all, before, kept, type_of, value_bytes};
 
 /// The columns of an index: one for each value of a row, inverted where it descends.
 #[derive(Debug, Clone)]
@@ -122,31 +122,6 @@ impl Column {
         }
         value_bytes(bytes, mask).map_or(Self::Part, Self::Whole)
     }
-}
-
-/// The first key behind all that begin with these bytes, as a lower bound.
-fn after_all(mut bytes: Vec<u8>) -> Bound<Bytes> {
-    while let Some(last) = bytes.pop() {
-        if last < 0xFF {
-            bytes.push(last + 1);
-            return Bound::Included(bytes.into());
-        }
-    }
-    Bound::Unbounded
-}
-
-/// The same key as an upper bound.
-fn before(bound: Bound<Bytes>) -> Bound<Bytes> {
-    match bound {
-        Bound::Included(key) => Bound::Excluded(key),
-        other => other,
-    }
-}
-
-/// Rows that begin with these bytes.
-pub(super) fn beginning(bytes: Vec<u8>) -> (Bound<Bytes>, Bound<Bytes>) {
-    let to = before(after_all(bytes.clone()));
-    (Bound::Included(bytes.into()), to)
 }
 
 #[cfg(test)]

@@ -12,11 +12,11 @@ use model::{Error, Fault, Result};
 use query::source::{Chunk, Entry, KeyRange};
 use query::value::{Value, sort_key_into};
 
-use super::bounds::{self, Columns};
+use super::bounds::Columns;
 use super::{Part, Snapshot};
 use crate::api::storage;
 use crate::cut;
-use crate::index::key::{RowKey, cut_at, value_bytes};
+use crate::index::key::{self, RowKey, cut_at, value_bytes};
 use crate::keys;
 
 /// Rows read at once.
@@ -143,18 +143,18 @@ impl Snapshot<'_> {
             let chunk = part.view.scan(scan).await.map_err(storage)?;
             let mut next = chunk.resume.clone().map_or(Bound::Unbounded, Bound::Excluded);
             let mut found = Vec::with_capacity(chunk.rows.len());
-            for (key, _) in &chunk.rows {
-                let row = RowKey::read(key).ok_or_else(|| keys::corrupt("an index row"))?;
-                if let Some(end) = lookup.alike(key, &row) {
-                    let run = bounds::beginning(key[..end].to_vec());
+            for (row_key, _) in &chunk.rows {
+                let row = RowKey::read(row_key).ok_or_else(|| keys::corrupt("an index row"))?;
+                if let Some(end) = lookup.alike(row_key, &row) {
+                    let run = key::beginning(row_key[..end].to_vec());
                     found.extend(self.alike(part, lookup, &run).await?);
                     // Behind the run, which may be longer than the chunk.
                     next = turned(if lookup.reverse { run.0 } else { run.1 });
                     break;
                 }
                 found.push(Entry {
-                    value: key.slice(row.values_at..row.item_at),
-                    item: key.slice(row.item_at..),
+                    value: row_key.slice(row.values_at..row.item_at),
+                    item: row_key.slice(row.item_at..),
                 });
             }
             found.retain(|entry| lookup.wants(entry, after) && part.holds(&entry.item));

@@ -251,3 +251,38 @@ async fn an_index_counts_once_it_is_built() {
     while engine.housekeep().await {}
     assert!(covers().await);
 }
+
+#[tokio::test]
+async fn a_path_is_complete_while_no_item_lacks_it() {
+    let engine = engine(json!({})).await;
+    let container = engine.container("db", "c").unwrap();
+    let put = async |id: &str, rest: Value| {
+        let mut body = object(json!({"id": id, "pk": id}));
+        body.extend(object(rest));
+        let key = Some(PartitionKey(vec![Component::String(id.into())]));
+        let body = Value::Object(body).to_string();
+        let done = container.upsert_item(key, body.into(), &Conditions::default()).await;
+        done.unwrap().result.unwrap();
+    };
+    let complete = async || {
+        let snapshot = Snapshot::take(&container, &Scope::Everything, None).await.unwrap();
+        snapshot.complete(&IndexPath::members(&["a"])).await.unwrap()
+    };
+    for id in 0..20 {
+        put(&id.to_string(), json!({"a": id})).await;
+    }
+    let before = Snapshot::take(&container, &Scope::Everything, None).await.unwrap();
+    assert!(complete().await);
+    put("3", json!({"a": [1]})).await;
+    assert!(complete().await);
+    put("3", json!({})).await;
+    assert!(!complete().await);
+    put("20", json!({"a": null})).await;
+    assert!(!complete().await);
+    put("3", json!({"a": "x"})).await;
+    assert!(complete().await);
+    // Of a state that is past, nothing is known any more.
+    assert!(!before.complete(&IndexPath::members(&["a"])).await.unwrap());
+    engine.split(&link(&["db", "c"]), "0").await.unwrap();
+    assert!(complete().await);
+}
