@@ -11,16 +11,18 @@
 
 mod build;
 mod check;
+pub(crate) mod geo;
 pub(crate) mod key;
 mod maintain;
 mod presence;
 mod state;
 mod terms;
+pub(crate) mod vector;
 
 use std::sync::Arc;
 
 use model::epk::digest64;
-use model::policy::{CompositePath, IndexRules};
+use model::policy::{CompositePath, IndexRules, VectorIndex};
 
 pub(crate) use key::{ROWS, is_row, item_of};
 pub(crate) use maintain::{Moved, maintain};
@@ -34,6 +36,8 @@ use key::PathId;
 pub(crate) struct Indexes {
     pub rules: Arc<IndexRules>,
     pub composites: Vec<Composite>,
+    /// By path.
+    pub vectors: Vec<(PathId, VectorIndex)>,
 }
 
 /// A composite index.
@@ -47,7 +51,9 @@ pub(crate) struct Composite {
 impl Indexes {
     pub fn new(rules: Arc<IndexRules>) -> Self {
         let composites = rules.composites.iter().map(|paths| Composite::new(paths)).collect();
-        Self { rules, composites }
+        let vector = |index: &VectorIndex| (PathId::of_names(&index.names), index.clone());
+        let vectors = rules.vectors.iter().map(vector).collect();
+        Self { rules, composites, vectors }
     }
 }
 

@@ -7,6 +7,8 @@
 mod bounds;
 mod entries;
 mod estimate;
+mod spatial;
+mod vector;
 
 use std::sync::Arc;
 
@@ -242,8 +244,8 @@ impl Source for Snapshot<'_> {
         &self.composites
     }
 
-    fn covers_spatial(&self, _path: &IndexPath) -> bool {
-        false
+    fn covers_spatial(&self, path: &IndexPath) -> bool {
+        self.spatial_frame(path).is_some()
     }
 
     fn covers_text(&self, _path: &IndexPath) -> bool {
@@ -284,6 +286,9 @@ impl Source for Snapshot<'_> {
         after: Option<&Entry>,
         limit: usize,
     ) -> Result<Chunk<Entry>> {
+        if let Scan::Spatial { path, bounds } = scan {
+            return self.places(path, bounds, after, limit).await;
+        }
         let Some(lookup) = self.lookup(scan) else {
             return Ok(Chunk { rows: Vec::new(), more: false });
         };
@@ -336,11 +341,11 @@ impl Source for Snapshot<'_> {
 
     async fn nearest(
         &self,
-        _path: &IndexPath,
-        _vector: &[f64],
-        _count: usize,
+        path: &IndexPath,
+        vector: &[f64],
+        count: usize,
     ) -> Result<Option<Vec<Bytes>>> {
-        Ok(None)
+        self.nearest_items(path, vector, count).await
     }
 
     async fn breathe(&self) -> Result<Breath> {

@@ -3,6 +3,8 @@
 //! ```text
 //! 'i' <path u64> <value> <item key>                      a value of the item, in the range index
 //! 'j' <index u64> <n u8> <descending u8> <value>×n <item key>   its values in a composite index
+//! 'g' <path u64> <cell u64> <item key> → cells           a cell of its geometry, in the spatial index
+//! 'e' <path u64> <side u16> <item key> → vector          a vector of it, in the vector index
 //! ```
 //!
 //! A path is known by its digest, chained from step to step: stateless, the same in every
@@ -26,6 +28,11 @@ use query::value::{DIGEST_BYTES, Type, Value, sort_key_into, text_key_into};
 pub(crate) const RANGE: u8 = b'i';
 /// Rows of composite indexes.
 pub(crate) const COMPOSITE: u8 = b'j';
+
+/// Rows of spatial indexes.
+pub(crate) const SPATIAL: u8 = b'g';
+/// Rows of vector indexes.
+pub(crate) const VECTOR: u8 = b'e';
 
 /// Where index rows begin and end in `Index`.
 pub(crate) const ROWS: (Bytes, Bytes) = (Bytes::from_static(b"e"), Bytes::from_static(b"k"));
@@ -223,6 +230,8 @@ impl RowKey {
     pub fn read(key: &[u8]) -> Option<Self> {
         let (values_at, count, descending) = match key.first()? {
             &RANGE => (HEAD_BYTES, 1, 0),
+            &SPATIAL => return Self::fixed(key, 8),
+            &VECTOR => return Self::fixed(key, 2),
             &COMPOSITE => (HEAD_BYTES + 2, *key.get(HEAD_BYTES)?, *key.get(HEAD_BYTES + 1)?),
             _ => return None,
         };
@@ -232,6 +241,12 @@ impl RowKey {
             item_at += value_bytes(key.get(item_at..)?, mask)?;
         }
         (item_at <= key.len()).then_some(Self { item_at, values_at })
+    }
+
+    /// A key whose value is a number.
+    fn fixed(key: &[u8], bytes: usize) -> Option<Self> {
+        let item_at = HEAD_BYTES + bytes;
+        (item_at <= key.len()).then_some(Self { item_at, values_at: HEAD_BYTES })
     }
 }
 

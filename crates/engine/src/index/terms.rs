@@ -12,8 +12,9 @@ use query::value::{
     DIGEST_BYTES, Type, Value, content_digest, member_key_into, sort_key_into,
 };
 
-use super::Indexes;
+use super::geo::Frame;
 use super::key::{self, PathId};
+use super::{Indexes, vector};
 
 /// Most index rows of one item.
 const ROWS_MAX: usize = 100_000;
@@ -37,12 +38,16 @@ pub(crate) fn rows(indexes: &Indexes, item_key: &[u8], body: &[u8]) -> Result<Ve
         item_key,
         keys: Vec::with_capacity(2 * body.len()),
         ends: Vec::with_capacity(32),
+        values: Vec::new(),
+        cells: Vec::new(),
         wanted: Vec::new(),
         members: Vec::new(),
         sorts: Vec::new(),
     };
     walk.value(&mut Cursor::new(body), indexes.rules.root(), PathId::ROOT, false)?;
     walk.composites(indexes)?;
+    walk.vectors(indexes)?;
+    walk.spatial()?;
     Ok(walk.finish())
 }
 
@@ -52,6 +57,10 @@ struct Walk<'a> {
     /// The keys so far, one behind the other.
     keys: Vec<u8>,
     ends: Vec<usize>,
+    /// The values of rows that have one, by the number of their key.
+    values: Vec<(usize, Bytes)>,
+    /// Cells of geometries.
+    cells: Vec<(PathId, u64)>,
     /// Values that other indexes than the range index want.
     wanted: Vec<(PathId, &'a [u8])>,
     /// Members of the objects that the walk is in.
@@ -65,6 +74,7 @@ struct Walk<'a> {
 struct Mark {
     ends: usize,
     wanted: usize,
+    cells: usize,
     members: usize,
     sorts: usize,
 }
@@ -142,6 +152,7 @@ impl<'a> Walk<'a> {
         sorted: bool,
     ) -> Result<()> {
         let (begin, mark) = (cursor.clone(), self.mark());
+        self.geometry(cursor, place, path);
         // The item itself is no value of its own.
         let digested = sorted || (place.is_indexed() && path != PathId::ROOT);
         let mut names: Vec<(Cow<'a, str>, Range<usize>)> = Vec::new();
@@ -174,6 +185,7 @@ impl<'a> Walk<'a> {
         sorted: bool,
     ) -> Result<()> {
         let mark = self.mark();
+        self.geometry(cursor, place, path);
         let digested = sorted || (place.is_indexed() && path != PathId::ROOT);
         let mut last: HashMap<Cow<'a, str>, Cursor<'a>> = HashMap::new();
         cursor.enter();
@@ -248,6 +260,7 @@ impl<'a> Walk<'a> {
         Mark {
             ends: self.ends.len(),
             wanted: self.wanted.len(),
+            cells: self.cells.len(),
             members: self.members.len(),
             sorts: self.sorts.len(),
         }
@@ -257,6 +270,7 @@ impl<'a> Walk<'a> {
         self.ends.truncate(mark.ends);
         self.keys.truncate(self.ends.last().copied().unwrap_or(0));
         self.wanted.truncate(mark.wanted);
+        self.cells.truncate(mark.cells);
         self.members.truncate(mark.members);
         self.sorts.truncate(mark.sorts);
     }
@@ -272,6 +286,45 @@ impl<'a> Walk<'a> {
                      of them: exclude the paths of its large arrays in the indexing policy"
                 ),
             ));
+        }
+        Ok(())
+    }
+
+    /// The cells of a geometry, where the object ahead is one and such are indexed.
+    fn geometry(&mut self, cursor: &Cursor<'a>, place: Place, path: PathId) {
+        if let Some(index) = self.rules.spatial_of(place) {
+            let cells = Frame::of(index).geometry_cells(cursor.clone().take());
+            self.cells.extend(cells.into_iter().map(|cell| (path, cell)));
+        }
+    }
+
+    /// A row for each cell of the geometries at a path. All of them are said in each, so that a
+    /// search that meets several knows which one comes first.
+    fn spatial(&mut self) -> Result<()> {
+        let mut cells = std::mem::take(&mut self.cells);
+        cells.sort_unstable();
+        cells.dedup();
+        for run in cells.chunk_by(|a, b| a.0 == b.0) {
+            let all: Bytes = run.iter().flat_map(|(_, cell)| cell.to_be_bytes()).collect();
+            for (path, cell) in run {
+                key::put_head(key::SPATIAL, *path, &mut self.keys);
+                self.keys.extend_from_slice(&cell.to_be_bytes());
+                self.values.push((self.ends.len(), all.clone()));
+                self.end()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn vectors(&mut self, indexes: &Indexes) -> Result<()> {
+        for (path, index) in &indexes.vectors {
+            let raw = self.wanted.iter().rev().find(|(wanted, _)| wanted == path);
+            let vector = raw.and_then(|(_, raw)| vector::read(raw, index.dimensions));
+            let Some(vector) = vector else { continue };
+            key::put_head(key::VECTOR, *path, &mut self.keys);
+            self.keys.extend_from_slice(&vector::side(&vector).to_be_bytes());
+            self.values.push((self.ends.len(), vector::encode(&vector, index.kind == "flat")));
+            self.end()?;
         }
         Ok(())
     }
@@ -296,15 +349,17 @@ impl<'a> Walk<'a> {
     fn finish(self) -> Vec<Row> {
         let keys = Bytes::from(self.keys);
         let mut start = 0;
-        let key = |end: usize| {
-            let key = keys.slice(start..end);
+        let mut rows: Vec<Row> = Vec::with_capacity(self.ends.len());
+        for end in self.ends {
+            rows.push((keys.slice(start..end), Bytes::new()));
             start = end;
-            (key, Bytes::new())
-        };
-        let mut rows: Vec<Row> = self.ends.into_iter().map(key).collect();
+        }
+        for (number, value) in self.values {
+            rows[number].1 = value;
+        }
         rows.sort_unstable();
         // Elements of an array may be equal.
-        rows.dedup();
+        rows.dedup_by(|a, b| a.0 == b.0);
         rows
     }
 }

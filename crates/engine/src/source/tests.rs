@@ -286,3 +286,110 @@ async fn a_path_is_complete_while_no_item_lacks_it() {
     engine.split(&link(&["db", "c"]), "0").await.unwrap();
     assert!(complete().await);
 }
+
+async fn with_policies(policies: Value) -> Arc<Engine> {
+    let engine = engine(json!({})).await;
+    let mut body = object(json!({"id": "v", "partitionKey": {"paths": ["/pk"]}}));
+    body.extend(object(policies));
+    let options = CreateOptions::default();
+    engine.create(&link(&["db"]), Kind::Container, body, options).await.unwrap();
+    engine
+}
+
+async fn put_in(container: &Container, id: usize, rest: Value) {
+    let pk = format!("k{}", id % 5);
+    let mut body = object(json!({"id": id.to_string(), "pk": pk}));
+    body.extend(object(rest));
+    let key = Some(PartitionKey(vec![Component::String(pk)]));
+    let body = Value::Object(body).to_string();
+    let done = container.upsert_item(key, body.into(), &Conditions::default()).await;
+    done.unwrap().result.unwrap();
+}
+
+#[tokio::test]
+async fn every_place_in_a_box_is_found_once() {
+    let engine = with_policies(json!({"indexingPolicy": {
+        "spatialIndexes": [{"path": "/where/*", "types": ["Point", "Polygon"]}],
+    }}))
+    .await;
+    let container = engine.container("db", "v").unwrap();
+    let mut dice = Dice(3);
+    let mut places = Vec::new();
+    for id in 0..120 {
+        let (x, y) = (dice.below(360) as f64 - 180.0, dice.below(180) as f64 - 90.0);
+        let size = [0.0, 0.5, 20.0][dice.below(3)];
+        let (east, north) = ((x + size).min(180.0), (y + size).min(90.0));
+        let place = match size > 0.0 {
+            true => json!({"type": "Polygon",
+                "coordinates": [[[x, y], [east, y], [east, north], [x, north], [x, y]]]}),
+            false => json!({"type": "Point", "coordinates": [x, y]}),
+        };
+        put_in(&container, id, json!({"where": place})).await;
+        places.push((x, y, east, north));
+    }
+    engine.split(&link(&["db", "v"]), "0").await.unwrap();
+    let snapshot = Snapshot::take(&container, &Scope::Everything, None).await.unwrap();
+    let path = IndexPath::members(&["where"]);
+    assert!(snapshot.covers_spatial(&path) && !snapshot.covers_spatial(&IndexPath::members(&["a"])));
+    for _ in 0..40 {
+        let (west, south) = (dice.below(340) as f64 - 180.0, dice.below(160) as f64 - 90.0);
+        let (east, north) = (west + dice.below(40) as f64, south + dice.below(40) as f64);
+        let bounds = query::source::Bounds { west, south, east, north };
+        let scan = Scan::Spatial { path: path.clone(), bounds };
+        let found = all_entries(&snapshot, &scan, 1 + dice.below(9)).await;
+        let items: BTreeSet<Bytes> = found.iter().map(|entry| entry.item.clone()).collect();
+        assert_eq!(items.len(), found.len(), "each item once");
+        let bodies = snapshot.fetch(&items.into_iter().collect::<Vec<_>>()).await.unwrap();
+        let ids: BTreeSet<usize> = bodies
+            .iter()
+            .map(|body| serde_json::from_slice::<Value>(body.as_ref().unwrap()).unwrap())
+            .map(|body| body["id"].as_str().unwrap().parse().unwrap())
+            .collect();
+        for (id, place) in places.iter().enumerate() {
+            let touches =
+                place.0 <= east && place.2 >= west && place.1 <= north && place.3 >= south;
+            assert!(!touches || ids.contains(&id), "{place:?} in {bounds:?}");
+        }
+    }
+    assert!(container.index_faults().await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn the_nearest_vectors_come_first() {
+    for kind in ["flat", "quantizedFlat", "diskANN"] {
+        let engine = with_policies(json!({
+            "indexingPolicy": {"vectorIndexes": [{"path": "/v", "type": kind}],
+                "excludedPaths": [{"path": "/v/*"}], "includedPaths": [{"path": "/*"}]},
+            "vectorEmbeddingPolicy": {"vectorEmbeddings": [
+                {"path": "/v", "dataType": "float32", "dimensions": 8, "distanceFunction": "euclidean"}]},
+        }))
+        .await;
+        let container = engine.container("db", "v").unwrap();
+        let mut dice = Dice(11);
+        let mut vectors: Vec<(usize, Vec<f64>)> = Vec::new();
+        for id in 0..150 {
+            let vector: Vec<f64> = (0..8).map(|_| dice.below(2000) as f64 / 1000.0 - 1.0).collect();
+            put_in(&container, id, json!({"v": vector})).await;
+            vectors.push((id, vector));
+        }
+        put_in(&container, 1000, json!({"v": [1, 2]})).await;
+        engine.split(&link(&["db", "v"]), "0").await.unwrap();
+        let snapshot = Snapshot::take(&container, &Scope::Everything, None).await.unwrap();
+        let query = vectors[7].1.clone();
+        let path = IndexPath::members(&["v"]);
+        let keys = snapshot.nearest(&path, &query, 10).await.unwrap().unwrap();
+        assert!(keys.len() >= 10);
+        let bodies = snapshot.fetch(&keys).await.unwrap();
+        let found: Vec<usize> = bodies
+            .iter()
+            .map(|body| serde_json::from_slice::<Value>(body.as_ref().unwrap()).unwrap())
+            .map(|body| body["id"].as_str().unwrap().parse().unwrap())
+            .collect();
+        let far = |vector: &[f64]| vector.iter().zip(&query).map(|(a, b)| (a - b).powi(2)).sum::<f64>();
+        vectors.sort_by(|a, b| far(&a.1).total_cmp(&far(&b.1)));
+        let nearest: Vec<usize> = vectors.iter().take(10).map(|(id, _)| *id).collect();
+        assert_eq!(found[0], 7, "{kind}");
+        assert!(nearest.iter().all(|id| found.contains(id)), "{kind}: {nearest:?} in {found:?}");
+        assert!(container.index_faults().await.unwrap().is_empty());
+    }
+}

@@ -34,7 +34,18 @@ pub struct CompositePath {
     pub descending: bool,
 }
 
-/// How distances between vectors are measured.
+/// A spatial index.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SpatialIndex {
+    /// Where geometries are.
+    pub steps: Vec<Step>,
+    /// And anywhere below.
+    pub below: bool,
+    /// Of the plane: west, south, east and north of what is cut into cells; none on the globe.
+    pub plane: Option<[f64; 4]>,
+}
+
+/// A vector index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VectorIndex {
     /// The names that lead to it.
@@ -53,8 +64,8 @@ pub struct IndexRules {
     nodes: Vec<Node>,
     /// Composite indexes, as they were declared.
     pub composites: Vec<Vec<CompositePath>>,
-    /// Paths to geometries that have a spatial index. A pattern may end anywhere below.
-    pub spatial: Vec<Vec<Step>>,
+    /// Spatial indexes.
+    pub spatial: Vec<SpatialIndex>,
     /// Vector indexes.
     pub vectors: Vec<VectorIndex>,
     /// Properties with a full-text index.
@@ -81,6 +92,9 @@ struct Node {
     below: Option<bool>,
     /// Another index than the range index wants the value here.
     wanted: bool,
+    /// The spatial index of geometries here, and of those below.
+    spatial: Option<u16>,
+    spatial_below: Option<u16>,
 }
 
 /// Where a walker is: on the tree or off it, and what is to be done with what no rule names.
@@ -89,6 +103,8 @@ pub struct Place {
     node: Option<u32>,
     below: bool,
     value: bool,
+    spatial: Option<u16>,
+    spatial_below: Option<u16>,
 }
 
 impl IndexRules {
@@ -99,6 +115,7 @@ impl IndexRules {
             "indexingPolicy": part("indexingPolicy"),
             "vectorEmbeddingPolicy": part("vectorEmbeddingPolicy"),
             "fullTextPolicy": part("fullTextPolicy"),
+            "geospatialConfig": part("geospatialConfig"),
         });
         Self::compile(source)
     }
@@ -194,12 +211,19 @@ impl IndexRules {
         definition: &Map<String, Value>,
         policy: &Map<String, Value>,
     ) -> Result<()> {
+        let planar = field::object(definition, "geospatialConfig")?
+            .is_some_and(|config| config.get("type").is_some_and(|kind| kind == "Geometry"));
         for index in field::objects(policy, "spatialIndexes")? {
             let pattern = field::required(index, "path", "spatialIndexes")?;
-            for (steps, _) in expand(path::segments(pattern).unwrap_or_default()) {
+            let plane = planar.then(|| plane_of(index));
+            for (steps, below) in expand(path::segments(pattern).unwrap_or_default()) {
+                let number = u16::try_from(self.spatial.len()).ok();
                 let node = self.node(&steps);
-                self.nodes[node].wanted = true;
-                self.spatial.push(steps);
+                self.nodes[node].spatial = number;
+                if below {
+                    self.nodes[node].spatial_below = number;
+                }
+                self.spatial.push(SpatialIndex { steps, below, plane });
             }
         }
         for index in field::objects(policy, "fullTextIndexes")? {
@@ -265,7 +289,7 @@ impl IndexRules {
 
     /// Where a walker begins: at the item itself.
     pub fn root(&self) -> Place {
-        self.place(Some(0), false)
+        self.place(Some(0), false, None)
     }
 
     /// Where the member of this name is.
@@ -275,21 +299,42 @@ impl IndexRules {
             let at = names.binary_search_by(|(known, _)| known.as_str().cmp(name)).ok()?;
             Some(names[at].1)
         });
-        self.place(child, from.below)
+        self.place(child, from.below, from.spatial_below)
     }
 
     /// Where the elements of an array are.
     pub fn element(&self, from: Place) -> Place {
         let child = from.node.and_then(|node| self.nodes[node as usize].elements);
-        self.place(child, from.below)
+        self.place(child, from.below, from.spatial_below)
     }
 
-    fn place(&self, node: Option<u32>, above: bool) -> Place {
+    fn place(&self, node: Option<u32>, above: bool, spatial: Option<u16>) -> Place {
         let Some(found) = node.map(|node| &self.nodes[node as usize]) else {
-            return Place { node, below: above, value: above };
+            let (below, value) = (above, above);
+            return Place { node, below, value, spatial, spatial_below: spatial };
         };
         let below = found.below.unwrap_or(above);
-        Place { node, below, value: found.value.unwrap_or(below) }
+        let spatial_below = found.spatial_below.or(spatial);
+        Place {
+            node,
+            below,
+            value: found.value.unwrap_or(below),
+            spatial: found.spatial.or(spatial),
+            spatial_below,
+        }
+    }
+
+    /// The spatial index that covers the end of a path.
+    pub fn spatial_at(&self, steps: &[Step]) -> Option<&SpatialIndex> {
+        if self.none {
+            return None;
+        }
+        self.spatial_of(self.walk(steps))
+    }
+
+    /// The spatial index of geometries at a place.
+    pub fn spatial_of(&self, place: Place) -> Option<&SpatialIndex> {
+        self.spatial.get(usize::from(place.spatial?))
     }
 
     /// Whether another index than the range index wants the value at a place.
@@ -299,11 +344,14 @@ impl IndexRules {
 
     /// Whether the value at the end of a path has a range index.
     pub fn indexes(&self, steps: &[Step]) -> bool {
-        let walk = |place, step: &Step| match step {
+        !self.none && self.walk(steps).is_indexed()
+    }
+
+    fn walk(&self, steps: &[Step]) -> Place {
+        steps.iter().fold(self.root(), |place, step| match step {
             Step::Name(name) => self.member(place, name),
             Step::Elements => self.element(place),
-        };
-        !self.none && steps.iter().fold(self.root(), walk).is_indexed()
+        })
     }
 }
 
@@ -315,7 +363,7 @@ impl Place {
 
     /// Whether nothing below can belong to any index.
     pub fn is_dead(self) -> bool {
-        self.node.is_none() && !self.below
+        self.node.is_none() && !self.below && self.spatial.is_none()
     }
 }
 
@@ -338,6 +386,20 @@ fn expand(segments: Vec<Segment>) -> Vec<(Vec<Step>, bool)> {
         }
     }
     vec![(steps, false)]
+}
+
+/// What of the plane a spatial index cuts into cells. What lies outside counts to the border.
+fn plane_of(index: &Map<String, Value>) -> [f64; 4] {
+    const DEFAULT: f64 = 1e6;
+    let bounds = index.get("boundingBox");
+    let side = |name: &str, default: f64| {
+        let side = bounds.and_then(|bounds| bounds.get(name)).and_then(Value::as_f64);
+        side.filter(|side| side.is_finite()).unwrap_or(default)
+    };
+    let [west, south] = ["xmin", "ymin"].map(|name| side(name, -DEFAULT));
+    let [east, north] = ["xmax", "ymax"].map(|name| side(name, DEFAULT));
+    // Sides that are the wrong way round, or nowhere apart, cut nothing.
+    [west, south, east.max(west + 1.0), north.max(south + 1.0)]
 }
 
 /// The names of a path to a property.
