@@ -14,11 +14,15 @@
 pub mod ast;
 pub mod error;
 pub mod function;
+mod lexer;
 pub mod limits;
+mod parse;
+mod print;
 pub mod source;
 pub mod value;
 pub mod world;
 
 mod subset;
 
+pub use parse::parse as parse_text;
 pub use subset::{Select, parse};
