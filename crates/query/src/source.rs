@@ -135,6 +135,15 @@ pub trait Source: Sync {
     /// Whether a full-text index covers the path.
     fn covers_text(&self, path: &IndexPath) -> bool;
 
+    /// Whether an `ORDER BY` that no index serves is sorted instead of refused.
+    fn sorts(&self) -> bool;
+
+    /// Whether some item may lack a value at the path. A source that counts can say no, which
+    /// spares a search for such items before those that an index puts in order.
+    fn may_lack(&self, _path: &IndexPath) -> impl Future<Output = Result<bool>> + Send {
+        async { Ok(true) }
+    }
+
     /// About how many documents there are.
     fn documents_estimate(&self) -> u64;
 
