@@ -53,7 +53,7 @@ pub(super) async fn of<S: Source>(
     if !source.covers(&path) {
         return Ok(None);
     }
-    let missing = source.may_lack(&path).await?;
+    let missing = !source.complete(&path).await?;
     let reverse = first.descending;
     let scan = Scan::Range { path, range: KeyRange::ALL, reverse };
     Ok(Some(OrderScan { scan, missing, inverted: reverse }))

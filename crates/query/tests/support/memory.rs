@@ -146,8 +146,8 @@ impl Source for Memory {
         true
     }
 
-    async fn may_lack(&self, path: &IndexPath) -> Result<bool> {
-        Ok(self.entries.get(path).is_none_or(|list| list.len() < self.documents.len()))
+    async fn complete(&self, path: &IndexPath) -> Result<bool> {
+        Ok(self.entries.get(path).is_some_and(|list| list.len() == self.documents.len()))
     }
 
     fn documents_estimate(&self) -> u64 {
