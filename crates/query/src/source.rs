@@ -135,6 +135,9 @@ pub trait Source: Sync {
     /// Whether a full-text index covers the path.
     fn covers_text(&self, path: &IndexPath) -> bool;
 
+    /// Whether an `ORDER BY` that no index serves is sorted instead of refused.
+    fn sorts(&self) -> bool;
+
     /// About how many documents there are.
     fn documents_estimate(&self) -> u64;
 
