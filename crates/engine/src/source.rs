@@ -41,8 +41,6 @@ const CHUNK_BYTES: usize = limits::PAGE_BYTES;
 pub(crate) struct Part {
     pub span: Span,
     pub view: Arc<dyn View>,
-    /// The newest LSN that the view is known to have.
-    pub lsn: u64,
     /// The scope has all of the partition.
     whole: bool,
     /// About how many items are in the scope, and in the partition.
@@ -74,14 +72,14 @@ impl<'a> Snapshot<'a> {
         let mut parts = Vec::new();
         for span in container.spans_of(scope)? {
             span.partition.check_session(session)?;
-            let (lsn, view) = span.partition.view();
+            let (_, view) = span.partition.view();
             let indexing = span.partition.indexing_of(&*view).await?;
             let whole = span.keys == span.partition.span;
             let head = view.get(Keyspace::Meta, &keys::HEAD).await.map_err(storage)?;
             let head = head.map(|stored| Head::decode(&stored)).transpose()?.unwrap_or_default();
             let (items, items_held) = (head.items, head.items);
             let head_lsn = head.lsn;
-            let mut part = Part { span, view, lsn, whole, items, items_held, head_lsn, indexing };
+            let mut part = Part { span, view, whole, items, items_held, head_lsn, indexing };
             part.probe_items().await?;
             parts.push(part);
         }
@@ -250,6 +248,11 @@ impl Source for Snapshot<'_> {
 
     fn covers_text(&self, _path: &IndexPath) -> bool {
         false
+    }
+
+    fn sorts(&self) -> bool {
+        // While a policy is being carried out, some indexes that it has are not there yet.
+        self.parts.iter().any(|part| part.indexing.is_building())
     }
 
     fn documents_estimate(&self) -> u64 {

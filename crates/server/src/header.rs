@@ -42,6 +42,8 @@ headers! {
     PREFER = "prefer";
     PREFERENCE_APPLIED = "preference-applied";
     PRE_TRIGGER = "x-ms-documentdb-pre-trigger-include";
+    QUERY_METRICS = "x-ms-documentdb-query-metrics";
+    QUERY_METRICS_WANTED = "x-ms-documentdb-populatequerymetrics";
     RANGE_ID = "x-ms-documentdb-partitionkeyrangeid";
     READ_KEY_TYPE = "x-ms-read-key-type";
     REQUEST_CHARGE = "x-ms-request-charge";
