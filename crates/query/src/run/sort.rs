@@ -186,7 +186,7 @@ impl<S: Source> Run<'_, S> {
         part: Part,
     ) -> Result<bool> {
         loop {
-            let room = sheet.room().min(PASS_ROWS).max(1);
+            let room = sheet.room().clamp(1, PASS_ROWS);
             let (kept, cut) = self.pass(room, after.as_ref(), part, sheet).await?;
             let found = kept.len();
             for (at, kept) in kept.into_iter().enumerate() {
