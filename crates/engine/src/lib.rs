@@ -42,6 +42,7 @@ pub use api::{
     QueryMetrics, QueryPage, Range, RangeLag, Ranges, ReplaceOptions, Resource, ResourcePage, Scope,
 };
 pub use catalog::{Engine, Options};
+pub use changes::ChangesFilter;
 pub use container::Container;
 pub use env::Env;
 pub use kind::Kind;

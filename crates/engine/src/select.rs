@@ -55,7 +55,8 @@ impl Container {
             Some(text) => Some(Continuation::decode(text, CONTINUATION_KIND, scope)?.position),
             None => None,
         };
-        let snapshot = Snapshot::take(self, query.scope, session).await?;
+        let ranges = statement.key_ranges(&self.definition().partition_key);
+        let snapshot = Snapshot::take(self, query.scope, &ranges, session).await?;
         let rows = page.items.unwrap_or(limits::PAGE_ITEMS_DEFAULT).min(limits::PAGE_ITEMS);
         let want = Want { rows, bytes: limits::PAGE_BYTES };
         let found = statement.page(&snapshot, &Here(&self.env), want, resume.as_deref()).await?;
@@ -66,9 +67,11 @@ impl Container {
         Ok(QueryPage { rows: found.rows, continuation, metrics: found.metrics.into(), took_ms })
     }
 
-    /// Refuses a query that could not be run.
-    pub fn check_query(&self, text: &str, parameters: &[(String, Value)]) -> Result<()> {
-        Statement::new(text, parameters, &self.query_settings()).map(drop)
+    /// How a client that asks every range by itself should run a query, as such clients read it.
+    pub fn query_plan(&self, text: &str, parameters: &[(String, Value)]) -> Result<Value> {
+        self.check_alive()?;
+        let statement = Statement::new(text, parameters, &self.query_settings())?;
+        Ok(statement.fan_out(&self.definition().partition_key)?.to_json())
     }
 
     /// Tells the continuations of one query from those of every other. Ranges count as one: after
@@ -86,7 +89,7 @@ impl Container {
     }
 
     /// What queries may know of the container's policies.
-    fn query_settings(&self) -> Settings {
+    pub(crate) fn query_settings(&self) -> Settings {
         settings_of(self.definition().to_json())
     }
 }
@@ -128,7 +131,7 @@ fn settings_of(definition: &Map<String, Value>) -> Settings {
 }
 
 /// Time and chance, as queries see them.
-struct Here<'a>(&'a Env);
+pub(crate) struct Here<'a>(pub &'a Env);
 
 impl World for Here<'_> {
     fn now_ticks(&self) -> i64 {

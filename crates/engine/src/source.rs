@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use kv::{Keyspace, View};
+use model::epk::EpkRange;
 use model::policy::{ContainerDefinition, Step};
 use model::token::Session;
 use model::{Result, limits};
@@ -62,16 +63,24 @@ pub(crate) struct Snapshot<'a> {
 }
 
 impl<'a> Snapshot<'a> {
-    /// The state of a scope, if it is as new as a session has seen it.
+    /// The state of what of a scope lies in some ranges, which are in order and apart, if it is as
+    /// new as a session has seen it.
     pub async fn take(
         container: &'a Container,
         scope: &Scope,
+        ranges: &[EpkRange],
         session: Option<&Session>,
     ) -> Result<Self> {
         let definition = container.definition();
-        let mut parts = Vec::new();
+        let mut spans = Vec::new();
         for span in container.spans_of(scope)? {
             span.partition.check_session(session)?;
+            let within = ranges.iter().filter_map(|range| span.keys.intersect(range));
+            let part = |keys| Span { partition: span.partition.clone(), keys };
+            spans.extend(within.map(part));
+        }
+        let mut parts = Vec::with_capacity(spans.len());
+        for span in spans {
             let (_, view) = span.partition.view();
             let indexing = span.partition.indexing_of(&*view).await?;
             let whole = span.keys == span.partition.span;

@@ -66,8 +66,8 @@ impl Told {
 pub fn plan(call: &Call<'_>) -> Result<Reply> {
     let container = call.container()?;
     let query = QueryBody::parse(&call.body)?;
-    container.check_query(&query.text, &query.parameters)?;
-    let mut reply = Reply::json(StatusCode::OK, wire::plan::document().to_string());
+    let plan = container.query_plan(&query.text, &query.parameters)?;
+    let mut reply = Reply::json(StatusCode::OK, plan.to_string());
     reply.set_container(&container);
     reply.set_charge(charge::metadata());
     Ok(reply)
