@@ -215,12 +215,15 @@ pub struct QueryMetrics {
     pub output_bytes: u64,
     /// What was read, for people.
     pub plan: String,
+    /// The indexes that were read: `/a/?`, or for a composite index `/a ASC, /b DESC`.
+    pub indexes: Vec<String>,
 }
 
 impl From<query::Metrics> for QueryMetrics {
     fn from(metrics: query::Metrics) -> Self {
-        let query::Metrics { documents, document_bytes, entries, kept, output_bytes, plan } = metrics;
-        Self { documents, document_bytes, entries, kept, output_bytes, plan }
+        let query::Metrics { documents, document_bytes, entries, kept, output_bytes, plan, indexes } =
+            metrics;
+        Self { documents, document_bytes, entries, kept, output_bytes, plan, indexes }
     }
 }
 

@@ -68,6 +68,43 @@ impl Plan {
     }
 }
 
+impl Plan {
+    /// The indexes that are read, each once.
+    pub(crate) fn indexes<S: Source>(&self, source: &S) -> Vec<String> {
+        let scans = match (&self.count, &self.order, &self.access) {
+            (Some(scan), ..) => vec![scan],
+            (None, Some(order), _) => vec![&order.scan],
+            (None, None, Access::Stream(scan)) => vec![scan],
+            (None, None, Access::Keys(lookup)) => lookup.scans(),
+            (None, None, Access::Documents | Access::Nothing) => Vec::new(),
+        };
+        let mut names: Vec<String> =
+            scans.into_iter().filter_map(|scan| index_name(scan, source)).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+}
+
+/// An index as policies name its paths.
+fn index_name<S: Source>(scan: &Scan, source: &S) -> Option<String> {
+    match scan {
+        Scan::Range { path, .. } | Scan::Spatial { path, .. } | Scan::Word { path, .. } => {
+            Some(path.to_string())
+        }
+        Scan::Composite { index, .. } => {
+            let column = |(path, descending): &(IndexPath, bool)| {
+                let path = path.to_string();
+                let path = path.strip_suffix("/?").unwrap_or(&path);
+                format!("{path} {}", if *descending { "DESC" } else { "ASC" })
+            };
+            let columns: Vec<String> =
+                source.composites().get(*index)?.iter().map(column).collect();
+            Some(columns.join(", "))
+        }
+    }
+}
+
 /// The scan that an earlier page read, which must still be there.
 fn resumed<S: Source>(lookup: Option<&Lookup>, source: &S, name: &str) -> Result<Access> {
     let scans = lookup.map_or_else(Vec::new, Lookup::scans);

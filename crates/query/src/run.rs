@@ -60,6 +60,9 @@ pub struct Metrics {
     pub output_bytes: u64,
     /// What was read, for people.
     pub plan: String,
+    /// The indexes that were read, as policies name their paths: `/a/?`, or for a composite index
+    /// `/a ASC, /b DESC`.
+    pub indexes: Vec<String>,
 }
 
 impl Statement {
@@ -99,6 +102,7 @@ impl Statement {
         }
         let plan = Plan::of(self, source, &place).await?;
         sheet.metrics.plan = plan.to_string();
+        sheet.metrics.indexes = plan.indexes(source);
         let run = Run { statement: self, source, context: &context, plan };
         if run.bound().order.rank.is_some() {
             run.ranked(sheet, place).await

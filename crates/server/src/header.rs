@@ -24,6 +24,9 @@ headers! {
     FEED_DELETES = "x-astrarium-feed-deletes";
     FEED_FORMAT = "x-ms-cosmos-changefeed-wire-format-version";
     INDEX_PROGRESS = "x-ms-documentdb-collection-index-transformation-progress";
+    INDEX_METRICS = "x-ms-cosmos-index-utilization";
+    INDEX_METRICS_TEXT_WANTED = "x-ms-cosmos-populateindexmetrics-v2";
+    INDEX_METRICS_WANTED = "x-ms-cosmos-populateindexmetrics";
     INTENDED_RID = "x-ms-cosmos-intended-collection-rid";
     IS_BATCH = "x-ms-cosmos-is-batch-request";
     IS_QUERY = "x-ms-documentdb-isquery";

@@ -11,6 +11,7 @@ use super::item::{answered, read_charge};
 use crate::consistency::Consistency;
 use crate::reply::{self, Reply};
 use crate::request::QueryBody;
+use crate::wire::query::IndexForm;
 use crate::{header, wire};
 
 /// Clients read this in a loop that only a 304 ends.
@@ -54,11 +55,18 @@ pub async fn query(call: &Call<'_>) -> Result<Reply> {
 /// What the client wants to know of how its query was answered.
 struct Told {
     metrics: bool,
+    indexes: Option<IndexForm>,
 }
 
 impl Told {
     fn of(call: &Call<'_>) -> Result<Self> {
-        Ok(Self { metrics: call.headers.flag(&header::QUERY_METRICS_WANTED)? })
+        let headers = call.headers;
+        let indexes = if headers.flag(&header::INDEX_METRICS_TEXT_WANTED)? {
+            Some(IndexForm::Text)
+        } else {
+            headers.flag(&header::INDEX_METRICS_WANTED)?.then_some(IndexForm::Base64)
+        };
+        Ok(Self { metrics: headers.flag(&header::QUERY_METRICS_WANTED)?, indexes })
     }
 }
 
@@ -119,6 +127,9 @@ fn rows(
         }
         if told.metrics {
             reply.set_text(&header::QUERY_METRICS, &wire::query::metrics(&page));
+        }
+        if let Some(form) = told.indexes.filter(|_| !page.rows.is_empty()) {
+            reply.set_text(&header::INDEX_METRICS, &wire::query::indexes(&page, form));
         }
         reply
     })
