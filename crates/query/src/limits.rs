@@ -3,7 +3,7 @@
 /// Longest query text.
 pub const TEXT_BYTES: usize = 512 * 1024;
 /// Deepest nesting of parentheses, calls, literals and subqueries in a text.
-pub const NESTING: usize = 64;
+pub const NESTING: usize = 128;
 /// Highest tree that a chain of operators (`a + b + c …`) may build.
 pub const TREE_HEIGHT: usize = 200;
 /// `JOIN`s of one query.
