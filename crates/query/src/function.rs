@@ -20,6 +20,7 @@ mod date;
 mod full_text;
 mod item;
 mod math;
+mod reference;
 mod spatial;
 mod string;
 pub mod text;
@@ -27,6 +28,7 @@ mod type_check;
 mod vector;
 
 pub use aggregate::Aggregate;
+pub use reference::reference;
 pub(crate) use vector::Metric;
 
 /// A line of the table.
