@@ -19,10 +19,15 @@ mod state;
 mod terms;
 pub(crate) mod vector;
 
+use std::fmt;
 use std::sync::Arc;
 
+use bytes::Bytes;
+use model::Result;
 use model::epk::digest64;
-use model::policy::{CompositePath, IndexRules, VectorIndex};
+use model::policy::{CompositePath, ComputedProperty, IndexRules, Step, VectorIndex};
+use query::Statement;
+use query::world::Settings;
 
 pub(crate) use key::{ROWS, is_row, item_of};
 pub(crate) use maintain::{Moved, maintain};
@@ -32,12 +37,19 @@ pub(crate) use state::Indexing;
 use key::PathId;
 
 /// The rules of a policy, with what is known of its indexes beforehand.
-#[derive(Debug)]
 pub(crate) struct Indexes {
     pub rules: Arc<IndexRules>,
     pub composites: Vec<Composite>,
     /// By path.
     pub vectors: Vec<(PathId, VectorIndex)>,
+    /// Computed properties that are indexed, by name.
+    pub computed: Vec<(String, Statement)>,
+}
+
+impl fmt::Debug for Indexes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Indexes").field("rules", &self.rules.source()).finish_non_exhaustive()
+    }
 }
 
 /// A composite index.
@@ -53,7 +65,42 @@ impl Indexes {
         let composites = rules.composites.iter().map(|paths| Composite::new(paths)).collect();
         let vector = |index: &VectorIndex| (PathId::of_names(&index.names), index.clone());
         let vectors = rules.vectors.iter().map(vector).collect();
-        Self { rules, composites, vectors }
+        // One that this version cannot compute is not indexed: queries that use it say so.
+        let statement = |property: &ComputedProperty| {
+            let made = Statement::new(&property.query, &[], &Settings::default()).ok()?;
+            Some((property.name.clone(), made))
+        };
+        let indexed = rules.computed.iter().filter(|property| property.indexed);
+        let computed = indexed.filter_map(statement).collect();
+        Self { rules, composites, vectors, computed }
+    }
+
+    /// An item as queries see it: with its computed properties, where some are indexed.
+    pub fn with_computed(&self, body: Bytes) -> Result<Bytes> {
+        if self.computed.is_empty() {
+            return Ok(body);
+        }
+        let end = body.iter().rposition(|byte| *byte == b'}').unwrap_or(body.len());
+        let mut out = body[..end].to_vec();
+        for (name, value) in terms::computed_values(self, &body)? {
+            // Of equal names the last one counts. Stored items are never empty.
+            out.push(b',');
+            model::json::escape_into(&mut out, &name);
+            out.push(b':');
+            out.extend_from_slice(&value);
+        }
+        out.push(b'}');
+        Ok(out.into())
+    }
+
+    /// Whether the value at the end of a path has a range index.
+    pub fn covers(&self, steps: &[Step]) -> bool {
+        let computed = match steps.first() {
+            Some(Step::Name(name)) => self.rules.computed_named(name),
+            _ => None,
+        };
+        let known = computed.is_none_or(|one| self.computed.iter().any(|(name, _)| *name == one.name));
+        known && self.rules.indexes(steps)
     }
 }
 

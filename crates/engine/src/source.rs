@@ -26,7 +26,7 @@ use crate::Container;
 use crate::api::{Scope, storage};
 use crate::container::Span;
 use crate::feed::start;
-use crate::index::Indexing;
+use crate::index::{Indexes, Indexing};
 use crate::index::key::{self, PathId};
 use crate::item::body_of;
 use crate::keys::{self, Head, Slot};
@@ -118,13 +118,18 @@ impl<'a> Snapshot<'a> {
             .collect()
     }
 
-    /// Whether something holds for every policy that rows may be from.
-    fn all_rules(&self, holds: impl Fn(&model::policy::IndexRules) -> bool) -> bool {
+    /// Whether something holds for the indexes of every policy that rows may be from.
+    fn all_indexes(&self, holds: impl Fn(&Indexes) -> bool) -> bool {
         let of = |part: &Part| {
             let older = part.indexing.older.iter();
-            older.chain([&part.indexing.current]).all(|indexes| holds(&indexes.rules))
+            older.chain([&part.indexing.current]).all(|indexes| holds(indexes))
         };
-        holds(&self.definition.index_rules) && self.parts.iter().all(of)
+        self.parts.iter().all(of)
+    }
+
+    /// Whether something holds for every policy that rows may be from, and for the current one.
+    fn all_rules(&self, holds: impl Fn(&model::policy::IndexRules) -> bool) -> bool {
+        holds(&self.definition.index_rules) && self.all_indexes(|indexes| holds(&indexes.rules))
     }
 
     fn lookup(&self, scan: &Scan) -> Option<Arc<Lookup>> {
@@ -244,7 +249,7 @@ impl<'a> Snapshot<'a> {
 impl Source for Snapshot<'_> {
     fn covers(&self, path: &IndexPath) -> bool {
         let steps = steps(path);
-        self.all_rules(|rules| rules.indexes(&steps))
+        self.all_indexes(|indexes| indexes.covers(&steps))
     }
 
     fn composites(&self) -> &[Composite] {

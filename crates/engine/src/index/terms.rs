@@ -11,6 +11,7 @@ use model::{Error, Fault, Result};
 use query::value::{
     DIGEST_BYTES, Type, Value, content_digest, member_key_into, sort_key_into,
 };
+use query::world::World;
 
 use super::geo::Frame;
 use super::key::{self, PathId};
@@ -33,6 +34,7 @@ pub(crate) fn rows(indexes: &Indexes, item_key: &[u8], body: &[u8]) -> Result<Ve
     if indexes.rules.none {
         return Ok(Vec::new());
     }
+    let computed = computed_values(indexes, body)?;
     let mut walk = Walk {
         rules: &indexes.rules,
         item_key,
@@ -45,10 +47,37 @@ pub(crate) fn rows(indexes: &Indexes, item_key: &[u8], body: &[u8]) -> Result<Ve
         sorts: Vec::new(),
     };
     walk.value(&mut Cursor::new(body), indexes.rules.root(), PathId::ROOT, false)?;
+    for (name, raw) in &computed {
+        let place = indexes.rules.member(indexes.rules.root(), name);
+        walk.value(&mut Cursor::new(raw), place, PathId::ROOT.member(name), false)?;
+    }
     walk.composites(indexes)?;
     walk.vectors(indexes)?;
     walk.spatial()?;
     Ok(walk.finish())
+}
+
+/// The names and values of computed properties that are indexed, as JSON.
+pub(super) fn computed_values(indexes: &Indexes, body: &[u8]) -> Result<Vec<(String, Bytes)>> {
+    let mut values = Vec::new();
+    for (name, statement) in &indexes.computed {
+        // They depend on nothing but the item, so neither time nor chance is asked.
+        let mut rows = statement.rows_of(body, &Timeless)?;
+        values.extend(rows.pop().map(|row| (name.clone(), row)));
+    }
+    Ok(values)
+}
+
+struct Timeless;
+
+impl World for Timeless {
+    fn now_ticks(&self) -> i64 {
+        0
+    }
+
+    fn random(&self) -> f64 {
+        0.0
+    }
 }
 
 struct Walk<'a> {
@@ -167,6 +196,10 @@ impl<'a> Walk<'a> {
                 *cursor = begin;
                 return self.object_with_doubles(cursor, place, path, sorted);
             }
+            if path == PathId::ROOT && self.rules.computed_named(&name).is_some() {
+                cursor.take();
+                continue;
+            }
             let from = self.sorts.len();
             self.value(cursor, self.rules.member(place, &name), member, digested)?;
             if digested {
@@ -195,6 +228,9 @@ impl<'a> Walk<'a> {
         }
         let mut names = Vec::with_capacity(last.len());
         for (name, mut value) in last {
+            if path == PathId::ROOT && self.rules.computed_named(&name).is_some() {
+                continue;
+            }
             let from = self.sorts.len();
             let (member, place) = (path.member(&name), self.rules.member(place, &name));
             self.value(&mut value, place, member, digested)?;

@@ -196,6 +196,7 @@ impl Snapshot<'_> {
                     continue;
                 }
                 let Some(body) = self.body(part, &item).await? else { continue };
+                let body = part.indexing.current.with_computed(body)?;
                 for value in lookup.values(&body) {
                     bytes += value.len();
                     entries.push(Entry { value: value.into(), item: item.clone() });

@@ -34,6 +34,17 @@ pub struct CompositePath {
     pub descending: bool,
 }
 
+/// A computed property.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ComputedProperty {
+    /// Its name, at the top of items.
+    pub name: String,
+    /// The query that computes it.
+    pub query: String,
+    /// A path of the policy names it: `/*` does not mean computed properties.
+    pub indexed: bool,
+}
+
 /// A spatial index.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SpatialIndex {
@@ -70,6 +81,9 @@ pub struct IndexRules {
     pub vectors: Vec<VectorIndex>,
     /// Properties with a full-text index.
     pub full_text: Vec<Vec<String>>,
+    /// Properties that are computed from the others. What is stored under their names, no query
+    /// sees.
+    pub computed: Vec<ComputedProperty>,
     /// Nothing is indexed.
     pub none: bool,
     source: String,
@@ -116,6 +130,7 @@ impl IndexRules {
             "vectorEmbeddingPolicy": part("vectorEmbeddingPolicy"),
             "fullTextPolicy": part("fullTextPolicy"),
             "geospatialConfig": part("geospatialConfig"),
+            "computedProperties": part("computedProperties"),
         });
         Self::compile(source)
     }
@@ -146,6 +161,7 @@ impl IndexRules {
             spatial: Vec::new(),
             vectors: Vec::new(),
             full_text: Vec::new(),
+            computed: Vec::new(),
             // Items that nobody asked to be indexed one by one are not: queries read them.
             none: summary.mode_none || !summary.automatic,
             source: source.to_string(),
@@ -157,6 +173,7 @@ impl IndexRules {
         rules.add_ranges(policy)?;
         rules.add_composites(policy)?;
         rules.add_searches(definition, policy)?;
+        rules.add_computed(definition)?;
         for node in &mut rules.nodes {
             node.names.sort_unstable();
         }
@@ -257,6 +274,25 @@ impl IndexRules {
         Ok(())
     }
 
+    fn add_computed(&mut self, definition: &Map<String, Value>) -> Result<()> {
+        for property in field::objects(definition, "computedProperties")? {
+            let name = field::required(property, "name", "computedProperties")?.to_owned();
+            let query = field::required(property, "query", "computedProperties")?.to_owned();
+            let node = self.nodes[0].names.iter().find(|(known, _)| *known == name);
+            let node = node.map(|(_, node)| &self.nodes[*node as usize]);
+            let indexed = node.is_some_and(|node| {
+                node.wanted || node.value == Some(true) || node.below == Some(true)
+            });
+            self.computed.push(ComputedProperty { name, query, indexed });
+        }
+        Ok(())
+    }
+
+    /// The computed property of this name.
+    pub fn computed_named(&self, name: &str) -> Option<&ComputedProperty> {
+        self.computed.iter().find(|property| property.name == name)
+    }
+
     fn want(&mut self, names: &[String]) {
         let steps: Vec<Step> = names.iter().cloned().map(Step::Name).collect();
         let node = self.node(&steps);
@@ -344,7 +380,11 @@ impl IndexRules {
 
     /// Whether the value at the end of a path has a range index.
     pub fn indexes(&self, steps: &[Step]) -> bool {
-        !self.none && self.walk(steps).is_indexed()
+        let hidden = match steps.first() {
+            Some(Step::Name(name)) => self.computed_named(name).is_some_and(|one| !one.indexed),
+            _ => false,
+        };
+        !self.none && !hidden && self.walk(steps).is_indexed()
     }
 
     fn walk(&self, steps: &[Step]) -> Place {
@@ -483,6 +523,21 @@ mod tests {
         assert!(rules.member(rules.root(), "z").is_dead());
         assert!(rules.composites[0][0].descending && !rules.composites[0][1].descending);
         assert_eq!(IndexRules::from_source(rules.source()).unwrap(), rules);
+    }
+
+    #[test]
+    fn everything_does_not_mean_computed_properties() {
+        let rules = |included: &[&str]| {
+            let included: Vec<Value> = included.iter().map(|path| json!({"path": path})).collect();
+            let definition = json!({
+                "indexingPolicy": {"includedPaths": included},
+                "computedProperties": [{"name": "low", "query": "SELECT VALUE LOWER(c.a) FROM c"}],
+            });
+            IndexRules::read(definition.as_object().unwrap()).unwrap()
+        };
+        check(&rules(&["/*"]), "/low", false);
+        check(&rules(&["/*"]), "/a/low", true);
+        check(&rules(&["/*", "/low/?"]), "/low", true);
     }
 
     #[test]
