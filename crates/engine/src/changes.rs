@@ -5,6 +5,7 @@
 //! the same. Rows of one LSN are one transaction and are never parted. A reader whose position is
 //! below what is kept is refused ([`floor`]): it would miss changes without knowing.
 
+mod filter;
 mod floor;
 mod lag;
 pub(crate) mod stream;
@@ -27,16 +28,29 @@ use crate::listen::Listening;
 use crate::partition::Partition;
 use crate::version::Version;
 
+pub use filter::ChangesFilter;
 use stream::{Kind, Merged, before};
 
 /// Rows looked at for one page; a narrow scope ends its page here with a position further on.
 const ROWS_EXAMINED: usize = 20_000;
+/// Rows that a filter looks at before others may go on.
+const ROWS_BETWEEN_BREATHS: usize = 256;
 
 impl Container {
     /// The next page of changes.
     pub async fn read_changes(
         &self,
         read: &ChangesRead,
+        session: Option<&Session>,
+    ) -> Result<Answer<ChangesPage>> {
+        self.read_changes_where(read, None, session).await
+    }
+
+    /// The next page of changes that a filter lets pass. The position moves past the others.
+    pub async fn read_changes_where(
+        &self,
+        read: &ChangesRead,
+        filter: Option<&ChangesFilter>,
         session: Option<&Session>,
     ) -> Result<Answer<ChangesPage>> {
         self.check_alive()?;
@@ -56,7 +70,7 @@ impl Container {
         let life = Life { default_ttl: self.definition().default_ttl, now: self.env.now_seconds() };
         let asked = parts.clone();
         for part in &mut parts {
-            result = part.read(read.mode, &mut page, &life).await;
+            result = part.read(read.mode, filter, &mut page, &life).await;
             if result.is_err() || page.full {
                 break;
             }
@@ -78,6 +92,7 @@ impl Container {
     pub async fn await_changes(
         &self,
         read: &ChangesRead,
+        filter: Option<&ChangesFilter>,
         session: Option<&Session>,
     ) -> Result<Answer<ChangesPage>> {
         let mut read = read.clone();
@@ -90,7 +105,7 @@ impl Container {
                 .iter()
                 .map(|span| span.partition.listeners.listen(&span.keys))
                 .collect();
-            let answer = self.read_changes(&read, session).await?;
+            let answer = self.read_changes_where(&read, filter, session).await?;
             let Ok(page) = &answer.result else { return Ok(answer) };
             if !page.changes.is_empty() {
                 return Ok(answer);
@@ -263,7 +278,13 @@ impl Part {
     }
 
     /// Adds the changes after the reader's LSN to a page, and moves the LSN on.
-    async fn read(&mut self, mode: ChangesMode, page: &mut Gathered, life: &Life) -> Result<()> {
+    async fn read(
+        &mut self,
+        mode: ChangesMode,
+        filter: Option<&ChangesFilter>,
+        page: &mut Gathered,
+        life: &Life,
+    ) -> Result<()> {
         let (complete, view, doomed) = self.partition.look().await?;
         let mut rows = Merged::new(kinds(mode), self.lsn, complete);
         while let Some(row) = rows.next(&*view, page.room()).await? {
@@ -274,8 +295,15 @@ impl Part {
             page.examined += 1;
             self.lsn = row.lsn;
             page.last_lsn = row.lsn;
-            if let Some(changed) = self.changed(&row, life, &doomed)? {
-                page.add(changed);
+            match (self.changed(&row, life, &doomed)?, filter) {
+                (None, _) => {}
+                (Some(changed), None) => page.add(changed),
+                (Some(changed), Some(filter)) => {
+                    filter.apply(changed)?.into_iter().for_each(|changed| page.add(changed));
+                    if page.examined.is_multiple_of(ROWS_BETWEEN_BREATHS) {
+                        tokio::task::yield_now().await;
+                    }
+                }
             }
         }
         // The view has every commit up to here, and all of them have been looked at.

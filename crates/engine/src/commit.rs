@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use foldhash::{HashMap, HashMapExt};
 use kv::{CommitNo, Keyspace, Op, View};
-use model::policy::ChangeFeedPolicy;
+use model::policy::ContainerDefinition;
 use model::token::Etag;
 use model::{Error, Fault, Result};
 use tokio::sync::watch;
@@ -28,7 +28,8 @@ use crate::cache::Key;
 use crate::doomed::Doomed;
 use crate::gate::Gate;
 use crate::history::History;
-use crate::keys::{self, Head, Row};
+use crate::index::{self, Indexing, Moved, Presence};
+use crate::keys::{self, Head, Row, Slot};
 use crate::listen::{Landing, bells_of};
 use crate::partition::Partition;
 pub(crate) use crate::places::Place;
@@ -46,6 +47,11 @@ pub(crate) struct Writer {
     /// The history has changed since it was stored; the next commit stores it.
     history_changed: bool,
     doomed: Arc<Doomed>,
+    indexing: Indexing,
+    /// So has what is indexed.
+    indexing_changed: bool,
+    /// Paths whose rows are counted.
+    pub(crate) presence: Presence,
     overlay: Overlay,
     pub(crate) gate: Gate,
     pub(crate) watches: Watches,
@@ -56,27 +62,47 @@ impl Writer {
         head: Head,
         history: History,
         doomed: Arc<Doomed>,
+        indexing: Indexing,
         horizon: CommitNo,
     ) -> Mutex<Self> {
         let overlay = Overlay { horizon, newest: HashMap::new(), order: VecDeque::new() };
-        let (gate, watches) = (Gate::default(), Watches::default());
-        Mutex::new(Self { head, history, history_changed: false, doomed, overlay, gate, watches })
+        Mutex::new(Self {
+            head,
+            history,
+            history_changed: false,
+            doomed,
+            indexing,
+            indexing_changed: false,
+            presence: Presence::default(),
+            overlay,
+            gate: Gate::default(),
+            watches: Watches::default(),
+        })
+    }
+
+    pub(crate) fn indexing(&self) -> &Indexing {
+        &self.indexing
     }
 
     pub(crate) fn history(&self) -> History {
         self.history
     }
 
-    /// Whether what is kept has still to be stored.
-    pub(crate) fn history_changed(&self) -> bool {
-        self.history_changed
+    /// Whether what is kept, or indexed, has still to be stored.
+    pub(crate) fn has_changed(&self) -> bool {
+        self.history_changed || self.indexing_changed
     }
 
-    /// Keeps history as a policy asks, from the next commit on.
-    pub(crate) fn follow(&mut self, policy: &ChangeFeedPolicy) {
-        let history = self.history.following(policy, &self.head);
+    /// Keeps history and indexes as policies ask, from the next commit on.
+    pub(crate) fn follow(&mut self, definition: &ContainerDefinition) {
+        let history = self.history.following(&definition.change_feed, &self.head);
         self.history_changed |= history != self.history;
         self.history = history;
+        if let Some(indexing) = self.indexing.following(&definition.index_rules, self.head.items) {
+            self.indexing = indexing;
+            self.indexing_changed = true;
+            self.presence.forget();
+        }
     }
 
     pub(crate) fn head(&self) -> Head {
@@ -148,6 +174,12 @@ pub(crate) struct Draft<'a> {
     pub writes: Places<Write>,
     /// What was replaced among the writes, where they may be undone.
     pub replaced: Option<Vec<(Place, Write)>>,
+    /// Absent where nobody submits: nothing is indexed then.
+    indexing: Option<&'a Indexing>,
+    /// What the indexes have to follow.
+    moved: Vec<Moved>,
+    /// How far a build of indexes will have come; to the end where there is no key.
+    built: Option<Option<Bytes>>,
 }
 
 impl<'a> Draft<'a> {
@@ -172,6 +204,9 @@ impl<'a> Draft<'a> {
             missing: None,
             writes,
             replaced: Some(Vec::new()),
+            indexing: None,
+            moved: Vec::new(),
+            built: None,
         }
     }
 }
@@ -217,6 +252,7 @@ impl Draft<'_> {
     /// Adds a version to the feed.
     pub fn add_version(&mut self, etag: Etag, stored: Bytes) -> Result<()> {
         self.count(etag.lsn(), 1)?;
+        self.moved.push(Moved::Added(stored.clone()));
         self.put(Keyspace::Feed, keys::feed_key(etag), stored);
         Ok(())
     }
@@ -224,8 +260,29 @@ impl Draft<'_> {
     /// Takes a version out of the feed.
     pub fn remove_version(&mut self, etag: Etag) -> Result<()> {
         self.count(etag.lsn(), -1)?;
-        self.delete_once(Keyspace::Feed, keys::feed_key(etag));
+        let key = keys::feed_key(etag);
+        if self.indexing.is_some_and(Indexing::reads_bodies) {
+            // Missing only for what was written just before anything was indexed.
+            let stored = self.get(&(Keyspace::Feed, key.clone()))?;
+            self.moved.extend(stored.map(Moved::Removed));
+        }
+        self.delete_once(Keyspace::Feed, key);
         Ok(())
+    }
+
+    /// From which policies index rows are.
+    pub fn indexing(&self) -> Option<&Indexing> {
+        self.indexing
+    }
+
+    /// Gives a version that stays the index rows of the current policy.
+    pub fn rebuild(&mut self, stored: Bytes) {
+        self.moved.push(Moved::Rebuilt(stored));
+    }
+
+    /// All items up to this one, or all there are, have the rows of the current policy.
+    pub fn built_up_to(&mut self, cursor: Option<Bytes>) {
+        self.built = Some(cursor);
     }
 
     /// Keeps the count of a block of the feed.
@@ -284,6 +341,20 @@ impl Reads {
         }
         self.oldest = Some(self.oldest.map_or(view.commit(), |oldest| oldest.min(view.commit())));
         Ok(())
+    }
+
+    /// Reads what a new version of the items that were found, or their end, will want to see.
+    async fn follow(&mut self, view: &dyn View, bodies: bool) -> Result<()> {
+        let mut places = Vec::new();
+        for ((keyspace, _), value) in self.values.entries() {
+            if *keyspace == Keyspace::Docs
+                && let Some(row) = Slot::item(value.as_ref())?
+            {
+                places.push((Keyspace::Index, keys::block_key(row.etag.lsn())));
+                places.extend(bodies.then(|| (Keyspace::Feed, row.feed_key())));
+            }
+        }
+        self.add(view, places).await
     }
 
     async fn renew(&mut self, view: &dyn View) -> Result<()> {
@@ -348,8 +419,12 @@ impl Partition {
     ) -> Result<T> {
         let watch = watch.map(|watch| watch.number);
         let mut reads = Reads::default();
-        reads.add(&*self.owner.published(), places).await?;
         let mut wants_bodies = None;
+        {
+            let (view, bodies) = (self.owner.published(), self.keeps_bodies());
+            reads.add(&*view, places).await?;
+            reads.follow(&*view, bodies).await?;
+        }
         loop {
             let outcome = {
                 let mut writer = self.writer();
@@ -367,7 +442,7 @@ impl Partition {
                 // The sender is ours, so there is always an answer.
                 Outcome::Held(mut released) => drop(released.changed().await),
                 Outcome::ReadAgain => reads.renew(&*self.owner.published()).await?,
-                Outcome::Read(place) if place.0 == Keyspace::Feed => {
+                Outcome::Read(place) if place.0 == Keyspace::Feed && !self.keeps_bodies() => {
                     // The overlay has no body of what was submitted so far, and no view may have it
                     // yet. It has those of what is submitted from here on.
                     wants_bodies.get_or_insert_with(|| WantsBodies::new(&self.wants_bodies));
@@ -412,15 +487,19 @@ impl Partition {
             missing: None,
             writes,
             replaced: None,
+            indexing: Some(&writer.indexing),
+            moved: Vec::new(),
+            built: None,
         };
         let decided = decide(&mut draft);
-        let Draft { head, history, doomed, missing, writes, .. } = draft;
+        let Draft { head, history, doomed, missing, writes, moved, built, .. } = draft;
         if let Some(place) = missing {
             return Ok(Outcome::Read(place));
         }
         let decided = decided?;
         let mut batch = writes.into_ops();
-        let bodies = history.images || self.wants_bodies.load(Ordering::SeqCst) > 0;
+        let wanted = self.wants_bodies.load(Ordering::SeqCst) > 0;
+        let bodies = wanted || history.images || writer.indexing.reads_bodies();
         let remembered: Vec<(Place, Option<Bytes>)> =
             batch.iter().filter_map(|op| remembered(op, bodies)).collect();
         if writer.watches.stop(&remembered, watch) {
@@ -428,6 +507,18 @@ impl Partition {
         }
         if watch.is_some_and(|watch| writer.watches.is_marked(watch)) {
             return Err(Error::new(Fault::RetryWith, "somebody has changed an item meanwhile"));
+        }
+        let mut turns = Vec::new();
+        let idle = writer.presence.is_idle();
+        index::maintain(&writer.indexing, &moved, &mut batch, |old, new| {
+            if !idle {
+                turns.push((old.map(<[_]>::to_vec), new.map(<[_]>::to_vec)));
+            }
+        })?;
+        let indexing = built.map(|cursor| writer.indexing.built_up_to(cursor));
+        if writer.indexing_changed || indexing.is_some() {
+            let stored = indexing.as_ref().unwrap_or(&writer.indexing).encode();
+            batch.push(Op::Put(Keyspace::Meta, keys::INDEXING, stored));
         }
         batch.push(Op::Put(Keyspace::Meta, keys::HEAD, head.encode()));
         if writer.history_changed || history != writer.history {
@@ -444,6 +535,13 @@ impl Partition {
         writer.watches.note(&remembered, watch);
         (writer.history, writer.history_changed) = (history, false);
         (writer.head, writer.doomed) = (head, doomed);
+        writer.indexing_changed = false;
+        if let Some(indexing) = indexing {
+            writer.indexing = indexing;
+        }
+        for (old, new) in &turns {
+            writer.presence.note(lsn, old.as_deref(), new.as_deref());
+        }
         // Bodies are too large to be held for longer than they have to.
         if bodies || writer.overlay.order.len() > OVERLAY_ENTRIES {
             writer.overlay.forget(self.owner.published().commit());
@@ -469,6 +567,12 @@ impl Partition {
         submitted.map_err(storage)
     }
 
+    /// Whether bodies that are submitted stay in the overlay.
+    fn keeps_bodies(&self) -> bool {
+        let writer = self.writer();
+        writer.history.images || writer.indexing.reads_bodies()
+    }
+
     /// Submits a batch that changes nothing. A view that has it has all that was submitted before.
     pub(crate) fn mark(&self) -> Result<kv::Ticket> {
         self.mark_under(&self.writer())
@@ -486,15 +590,16 @@ impl Partition {
     }
 }
 
-/// What later decisions may look at: heads are not among it, and bodies only where somebody reads
-/// them to decide.
+/// What later decisions may look at: heads and index rows are not among it, and bodies only where
+/// somebody reads them to decide, or index rows follow from them.
 fn remembered(op: &Op, bodies: bool) -> Option<(Place, Option<Bytes>)> {
     let (keyspace, key, value) = match op {
         Op::Put(keyspace, key, value) => (*keyspace, key, Some(value.clone())),
         Op::Delete(keyspace, key) | Op::DeleteOnce(keyspace, key) => (*keyspace, key, None),
     };
     let looked_at = match keyspace {
-        Keyspace::Docs | Keyspace::Index => true,
+        Keyspace::Docs => true,
+        Keyspace::Index => !index::is_row(key),
         Keyspace::Feed => bodies,
         Keyspace::Log | Keyspace::Meta => false,
     };

@@ -106,6 +106,7 @@ impl Container {
         more |= self.purge_default(partition, &mut chores).await?;
         more |= self.trim_log(partition, &mut chores).await?;
         more |= self.forget_deletes(partition, &mut chores).await?;
+        more |= self.build_index(partition).await?;
         Ok(more)
     }
 }

@@ -24,6 +24,7 @@ mod feed;
 mod gate;
 mod history;
 mod housekeep;
+mod index;
 mod item;
 mod keys;
 mod kind;
@@ -37,6 +38,8 @@ mod predicate;
 mod procedure;
 mod rate;
 mod remove;
+mod select;
+mod source;
 mod transaction;
 mod transfer;
 mod turns;
@@ -45,11 +48,13 @@ mod watch;
 
 pub use api::{
     Answer, At, Changed, ChangesMode, ChangesPage, ChangesRead, ChangesStart, Conditions,
-    CreateOptions, Created, Detail, ItemPage, ItemWrite, Link, Migration, Operation, Page, Range,
-    RangeLag, Ranges, ReplaceOptions, Resource, ResourcePage, Scope,
+    CreateOptions, Created, Detail, ItemPage, ItemWrite, Link, Migration, Operation, Page, Query,
+    QueryMetrics, QueryPage, Range, RangeLag, Ranges, ReplaceOptions, Resource, ResourcePage,
+    Scope,
 };
 pub use batch::{BatchItem, BatchKind, BatchOperation, BatchResult};
 pub use catalog::{Engine, Options};
+pub use changes::ChangesFilter;
 pub use container::Container;
 pub use env::Env;
 pub use kind::Kind;

@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
+use arc_swap::ArcSwapOption;
+use bytes::Bytes;
 use kv::{Claim, Keyspace, Owner, PartitionId, Stores, View};
 use model::Result;
 use model::epk::EpkRange;
@@ -17,6 +19,7 @@ use crate::doomed::Doomed;
 use crate::gate::{Remover, State};
 use crate::history::History;
 use crate::housekeep::Chores;
+use crate::index::Indexing;
 use crate::keys::{self, Head, Seam};
 use crate::listen::Listeners;
 use crate::pieces::Piece;
@@ -47,6 +50,8 @@ pub(crate) struct Partition {
     pub(crate) seam: Option<Seam>,
     /// From where on history is kept for the keys of merged partitions, where that differs.
     pub(crate) pieces: Vec<Piece>,
+    /// The state of indexes that was last read from a view, as it is stored.
+    indexing: ArcSwapOption<(Bytes, Arc<Indexing>)>,
     /// What the gate is, for those who wait at it.
     pub(crate) gate: watch::Sender<State>,
     /// Who waits for changes.
@@ -97,9 +102,13 @@ impl Partition {
             // Nothing is kept until a container says so; what was before is below the floor.
             None => History::default(),
         };
+        let indexing = match view.get(Keyspace::Meta, &keys::INDEXING).await.map_err(storage)? {
+            Some(stored) => Indexing::decode(&stored)?,
+            None => Indexing::unknown(),
+        };
         let doomed = Arc::new(Doomed::read(&*view).await?);
         let dooms = AtomicU64::new(doomed.len() as u64);
-        let writer = Writer::new(head, history, doomed, view.commit());
+        let writer = Writer::new(head, history, doomed, indexing, view.commit());
         Ok(Arc::new(Self {
             number,
             range,
@@ -115,6 +124,7 @@ impl Partition {
             chores: tokio::sync::Mutex::default(),
             seam,
             pieces,
+            indexing: ArcSwapOption::empty(),
             gate: watch::Sender::new(State::Open),
             listeners: Arc::default(),
             released: watch::Sender::new(0),
@@ -149,6 +159,19 @@ impl Partition {
     /// What the partition holds, writes under way included.
     pub fn head(&self) -> Head {
         self.writer().head()
+    }
+
+    /// From which policies the index rows of a view are.
+    pub(crate) async fn indexing_of(&self, view: &dyn View) -> Result<Arc<Indexing>> {
+        let stored = view.get(Keyspace::Meta, &keys::INDEXING).await.map_err(storage)?;
+        let Some(stored) = stored else { return Ok(Arc::new(Indexing::unknown())) };
+        let known = self.indexing.load_full();
+        if let Some((_, indexing)) = known.as_deref().filter(|(known, _)| *known == stored) {
+            return Ok(indexing.clone());
+        }
+        let indexing = Arc::new(Indexing::decode(&stored)?);
+        self.indexing.store(Some(Arc::new((stored, indexing.clone()))));
+        Ok(indexing)
     }
 
     /// What is kept for readers of changes.

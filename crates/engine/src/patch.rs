@@ -104,7 +104,8 @@ impl<'a> Patch<'a> {
         batch::take(&mut room, row.body_bytes as usize)?;
         let stored = draft.get(&(Keyspace::Feed, row.feed_key()))?;
         let body = body_of(&row, &item_key, stored.as_ref())?;
-        if self.predicate.as_ref().is_some_and(|predicate| !predicate.holds(&body)) {
+        let holds = self.predicate.as_ref().map_or(Ok(true), |predicate| predicate.holds(&body))?;
+        if !holds {
             return Err(Error::new(
                 Fault::PreconditionFailed,
                 "the condition of the patch does not hold for the item as it is",

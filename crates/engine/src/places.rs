@@ -72,6 +72,11 @@ impl<V> Places<V> {
         self.entries.len()
     }
 
+    /// Places and values, in the order in which they came.
+    pub fn entries(&self) -> impl Iterator<Item = &(Place, V)> {
+        self.entries.iter()
+    }
+
     /// The places, in the order in which they came.
     pub fn places(&self) -> impl Iterator<Item = &Place> {
         self.entries.iter().map(|(place, _)| place)

@@ -6,11 +6,11 @@
 use model::{Error, Result};
 
 /// A condition on an item.
-pub(crate) struct Predicate(query::Select);
+pub(crate) struct Predicate(query::Filter);
 
 impl Predicate {
     pub fn parse(text: &str) -> Result<Self> {
-        let select = query::parse(&format!("SELECT * {text}"), &[]);
+        let select = query::Filter::new(&format!("SELECT * {text}"), &[]);
         select.map(Self).map_err(|error| {
             let message = format!("the condition of the patch: {}", error.message);
             Error { message, ..error }
@@ -18,7 +18,7 @@ impl Predicate {
     }
 
     /// Whether an item, with its system properties, fulfils it.
-    pub fn holds(&self, body: &[u8]) -> bool {
+    pub fn holds(&self, body: &[u8]) -> Result<bool> {
         self.0.matches(body)
     }
 }

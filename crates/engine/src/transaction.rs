@@ -9,6 +9,7 @@
 
 mod host;
 mod pages;
+mod query;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -12,7 +12,10 @@ use serde_json::{Map, Value};
 
 use crate::{Error, Result};
 
+mod cursor;
 mod scan;
+
+pub use cursor::Cursor;
 
 /// A checked JSON object and its members.
 #[derive(Debug, Clone)]
@@ -151,13 +154,31 @@ pub fn at_path<'a>(value: &'a [u8], path: &[impl AsRef<str>]) -> Option<&'a [u8]
 }
 
 /// The elements of a raw array; none where it is something else.
-pub fn elements(raw: &[u8]) -> impl Iterator<Item = &[u8]> {
-    Walk::new(raw, b'[')
+pub fn elements(raw: &[u8]) -> Elements<'_> {
+    Elements::new(raw, b'[')
 }
 
 /// The members of a raw object; none where it is something else.
 pub fn members(raw: &[u8]) -> impl Iterator<Item = (Cow<'_, str>, &[u8])> {
     raw_members(raw).filter_map(|(key, value)| Some((unescape(key)?, value)))
+}
+
+/// The members of a raw object with their names as they are spelled, quotes included.
+pub fn raw_members(raw: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let mut walk = Elements::new(raw, b'{');
+    std::iter::from_fn(move || {
+        let key = walk.next()?;
+        // A walk treats the colon as one more separator.
+        Some((key, walk.next()?))
+    })
+}
+
+/// Whether a name as it is spelled in a raw object is this one.
+pub fn key_is(raw: &[u8], name: &str) -> bool {
+    if raw.contains(&b'\\') {
+        return unescape(raw).is_some_and(|key| key == name);
+    }
+    raw.len() == name.len() + 2 && &raw[1..raw.len() - 1] == name.as_bytes()
 }
 
 /// The text of a raw string, without quotes and escapes; none where it is something else.
@@ -233,29 +254,14 @@ fn member<'a>(text: &'a str, key: Range<usize>, value: Range<usize>) -> Member<'
     Member { key, value: &text.as_bytes()[value], span }
 }
 
-fn raw_members(raw: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
-    let mut walk = Walk::new(raw, b'{');
-    std::iter::from_fn(move || {
-        let key = walk.next()?;
-        // A walk treats the colon as one more separator.
-        Some((key, walk.next()?))
-    })
-}
-
-pub(crate) fn key_is(raw: &[u8], name: &str) -> bool {
-    if raw.contains(&b'\\') {
-        return unescape(raw).is_some_and(|key| key == name);
-    }
-    raw.len() == name.len() + 2 && &raw[1..raw.len() - 1] == name.as_bytes()
-}
-
 /// A walk over the raw values directly inside of a container.
-struct Walk<'a> {
+#[derive(Debug, Clone)]
+pub struct Elements<'a> {
     text: &'a [u8],
     at: usize,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> Elements<'a> {
     fn new(raw: &'a [u8], bracket: u8) -> Self {
         let text = if raw.first() == Some(&bracket) { raw } else { &[] };
         Self { text, at: 1 }
@@ -272,7 +278,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-impl<'a> Iterator for Walk<'a> {
+impl<'a> Iterator for Elements<'a> {
     type Item = &'a [u8];
 
     fn next(&mut self) -> Option<&'a [u8]> {
@@ -283,7 +289,7 @@ impl<'a> Iterator for Walk<'a> {
 /// Where the raw values directly inside of a raw array or object lie, from its start; in an
 /// object, names and values by turns.
 pub(crate) fn spans(raw: &[u8]) -> impl Iterator<Item = Range<usize>> {
-    let mut walk = Walk::new(
+    let mut walk = Elements::new(
         raw,
         raw.first().copied().filter(|byte| matches!(byte, b'{' | b'[')).unwrap_or(b'{'),
     );

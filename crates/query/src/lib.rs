@@ -1,65 +1,41 @@
-//! The query language: text in, and an answer to "does this item belong" out.
+//! The query language: text → syntax tree → plan → values over a [`source::Source`].
 //!
-//! This crate is to hold the whole language: syntax, plan, and evaluation over a `Source` trait
-//! that the engine's transaction implements, so that a script can query inside its own
-//! transaction. It never touches storage, and evaluation cannot fail on data: what is missing is
-//! undefined, and undefined equals nothing.
+//! - [`value`] — values, `undefined` included; those of documents stay slices of their text.
+//! - [`ast`], `lexer`, `parse`, `print` — texts to syntax trees and back, with places for refusals.
+//! - [`function`] — one table of all built-in functions, a family a file.
+//! - `bind`, `bound` — names become places; what is wrong with a query is found here.
+//! - `eval` — a bound tree and an item in, values out.
+//! - `plan` — what is read from which index, in which order.
+//! - [`source`] — what a query reads: documents by key, index entries by value.
+//! - `run` — pages of rows over a source; [`Statement`] is the door to all of it.
+//! - [`fan_out`] — plans for clients that ask every partition and put the answers together.
+//! - [`world`] — what else it may know: time, chance, scripts, policies; and what it may cost.
+//! - [`error`] — what can be wrong with a text, in the protocol's own shape.
 //!
-//! Here now is the part that clients need to find databases, containers and offers by name:
-//!
-//! ```text
-//! SELECT * FROM name [[AS] alias] [WHERE alias.path = value {AND alias.path = value}]
-//! ```
-//!
-//! where `value` is a string, a number, `true`, `false`, `null` or `@parameter`. Everything else
-//! is refused with its position; nothing is guessed.
+//! **Invariants:** this crate never touches storage, clock or chance. Evaluation cannot fail on
+//! data: what is missing is undefined. It fails on texts, on limits ([`limits`]), and when its
+//! source does. Nothing recurses deeper than the limits allow.
 
-mod document;
+pub mod ast;
+mod bind;
+mod bound;
+pub mod error;
+mod eval;
+pub mod fan_out;
+mod filter;
+pub mod function;
+mod lexer;
+pub mod limits;
 mod parse;
-mod token;
+mod plan;
+mod print;
+mod run;
+pub mod source;
+mod statement;
+pub mod value;
+pub mod world;
 
-use model::Result;
-use serde_json::Value;
-
-/// Longest query text.
-pub const TEXT_BYTES: usize = 512 * 1024;
-
-/// A query, ready to be asked of items.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Select {
-    conditions: Vec<Condition>,
-}
-
-/// One `path = value`. The value is a scalar.
-#[derive(Debug, Clone, PartialEq)]
-struct Condition {
-    path: Vec<String>,
-    value: Value,
-}
-
-/// Reads a query. Parameters carry the `@` in their names, as on the wire.
-pub fn parse(text: &str, parameters: &[(String, Value)]) -> Result<Select> {
-    parse::select(text, parameters)
-}
-
-impl Select {
-    /// Whether an item belongs to the answer, given as JSON text that has been validated.
-    pub fn matches(&self, document: &[u8]) -> bool {
-        self.conditions.iter().all(|c| document::equals(document, &c.path, &c.value))
-    }
-
-    /// Whether an item belongs to the answer.
-    pub fn matches_value(&self, document: &Value) -> bool {
-        self.conditions.iter().all(|c| document::value_equals(document, &c.path, &c.value))
-    }
-
-    /// What the query wants this path to be, if it says so: a caller with an index on the path
-    /// may look there instead of everywhere. The other conditions remain to be checked.
-    pub fn equals(&self, path: &[&str]) -> Option<&Value> {
-        let condition = self.conditions.iter().find(|c| c.path == path)?;
-        Some(&condition.value)
-    }
-}
-
-#[cfg(test)]
-mod tests;
+pub use filter::Filter;
+pub use parse::parse;
+pub use run::{Metrics, Page, Want};
+pub use statement::Statement;

@@ -1,229 +1,248 @@
-//! From text to [`Select`]: one pass over the pieces, without recursion.
+//! From text to syntax tree: one function per production of the grammar.
+//!
+//! Recursive descent with one token of lookahead beyond the current one. What nests is counted,
+//! and chains of operators have a height, so no text can exhaust the stack here or later.
 
-use model::{Error, Result};
-use serde_json::Value;
+use model::Result;
 
-use crate::{
-    Condition, Select, TEXT_BYTES,
-    token::{Placed, Token, tokens},
-};
+use crate::ast::{Count, CountKind, Expr, ExprKind, Name, Query, Span};
+use crate::error::{Problem, refusal, too_much};
+use crate::lexer::{Lexer, Placed, Token};
+use crate::limits;
 
-/// Words that end a name where an alias could stand.
-const KEYWORDS: &[&str] = &[
-    "SELECT", "FROM", "WHERE", "AND", "OR", "NOT", "IN", "AS", "JOIN", "ORDER", "GROUP", "BY",
-    "OFFSET", "LIMIT", "TOP", "DISTINCT", "VALUE", "BETWEEN", "LIKE", "EXISTS",
-];
+mod expression;
+mod primary;
+mod query;
+
+#[cfg(test)]
+mod tests;
 
 /// Reads a whole query.
-pub(crate) fn select(text: &str, parameters: &[(String, Value)]) -> Result<Select> {
-    if text.len() > TEXT_BYTES {
-        return Err(Error::bad_request(format!(
-            "the query has {} bytes, more than the {TEXT_BYTES} allowed",
-            text.len()
-        )));
+pub fn parse(text: &str) -> Result<Query> {
+    if text.len() > limits::TEXT_BYTES {
+        return Err(too_much("bytes of text", limits::TEXT_BYTES));
     }
-    let mut reader = Reader { pieces: tokens(text)?, at: 0, parameters };
-    reader.keyword("SELECT")?;
-    reader.sign('*')?;
-    reader.keyword("FROM")?;
-    let alias = reader.alias()?;
-    let conditions = reader.conditions(&alias)?;
-    reader.end()?;
-    Ok(Select { conditions })
+    Parser::new(text)
+        .and_then(|mut parser| parser.program())
+        .map_err(|problem| refusal(&[*problem]))
 }
 
-struct Reader<'a> {
-    pieces: Vec<Placed>,
-    at: usize,
-    parameters: &'a [(String, Value)],
+/// Words that are no names.
+const RESERVED: &[&str] = &[
+    "AND",
+    "ARRAY",
+    "AS",
+    "ASC",
+    "BETWEEN",
+    "BY",
+    "DESC",
+    "DISTINCT",
+    "ESCAPE",
+    "EXISTS",
+    "FALSE",
+    "FROM",
+    "GROUP",
+    "IN",
+    "JOIN",
+    "LIKE",
+    "LIMIT",
+    "NOT",
+    "NULL",
+    "OFFSET",
+    "OR",
+    "ORDER",
+    "SELECT",
+    "TOP",
+    "TRUE",
+    "UDF",
+    "UNDEFINED",
+    "VALUE",
+    "WHERE",
+];
+
+/// Problems are rare and large; results are many and on the stack.
+type Parsed<T> = std::result::Result<T, Box<Problem>>;
+
+struct Parser<'t> {
+    lexer: Lexer<'t>,
+    current: Placed<'t>,
+    next: Placed<'t>,
+    /// Where the last token taken ends.
+    end: Span,
+    depth: usize,
 }
 
-impl Reader<'_> {
-    /// The name by which the rest of the query calls an item.
-    fn alias(&mut self) -> Result<String> {
-        let name = self.name("a name after FROM")?;
-        if self.take_keyword("AS") {
-            return self.name("an alias after AS");
-        }
-        match self.peek() {
-            Some(Token::Word(word)) if !is_keyword(word) => self.name("an alias"),
-            _ => Ok(name),
-        }
+impl<'t> Parser<'t> {
+    fn new(text: &'t str) -> Parsed<Self> {
+        let mut lexer = Lexer::new(text);
+        let current = read(&mut lexer);
+        let next = following(&mut lexer, &current);
+        let end = current.span;
+        Ok(Self { lexer, current, next, end, depth: 0 })
     }
 
-    fn conditions(&mut self, alias: &str) -> Result<Vec<Condition>> {
-        let mut conditions = Vec::new();
-        if !self.take_keyword("WHERE") {
-            return Ok(conditions);
+    /// Takes the current token.
+    fn take(&mut self) -> Parsed<Placed<'t>> {
+        if matches!(self.current.token, Token::Bad(_)) {
+            return self.unexpected();
         }
-        loop {
-            conditions.push(self.condition(alias)?);
-            if !self.take_keyword("AND") {
-                return Ok(conditions);
+        let after = following(&mut self.lexer, &self.next);
+        let next = std::mem::replace(&mut self.next, after);
+        let taken = std::mem::replace(&mut self.current, next);
+        self.end = taken.span;
+        Ok(taken)
+    }
+
+    /// From a place to the end of what was taken last.
+    fn since(&self, start: Span) -> Span {
+        start.to(self.end)
+    }
+
+    /// The refusal of the current token.
+    fn unexpected<T>(&self) -> Parsed<T> {
+        Err(match &self.current.token {
+            Token::Bad(problem) => problem.clone(),
+            Token::End => Box::new(Problem::end(self.current.span.start)),
+            _ => Box::new(Problem::near(self.current.shown, self.current.span)),
+        })
+    }
+
+    fn at_sign(&self, sign: &str) -> bool {
+        is_sign(&self.current.token, sign)
+    }
+
+    fn at_word(&self, word: &str) -> bool {
+        is_word(&self.current.token, word)
+    }
+
+    fn take_sign(&mut self, sign: &str) -> Parsed<bool> {
+        let there = self.at_sign(sign);
+        if there {
+            self.take()?;
+        }
+        Ok(there)
+    }
+
+    fn take_word(&mut self, word: &str) -> Parsed<bool> {
+        let there = self.at_word(word);
+        if there {
+            self.take()?;
+        }
+        Ok(there)
+    }
+
+    fn expect_sign(&mut self, sign: &str) -> Parsed<()> {
+        if self.take_sign(sign)? { Ok(()) } else { self.unexpected() }
+    }
+
+    fn expect_word(&mut self, word: &str) -> Parsed<()> {
+        if self.take_word(word)? { Ok(()) } else { self.unexpected() }
+    }
+
+    /// A name that is no reserved word.
+    fn name(&mut self) -> Parsed<Name> {
+        match self.current.token {
+            Token::Word(word) if !is_reserved(word) => {
+                let span = self.take()?.span;
+                Ok(Name { text: word.to_owned(), span })
             }
+            _ => self.unexpected(),
         }
     }
 
-    fn condition(&mut self, alias: &str) -> Result<Condition> {
-        match self.peek() {
-            Some(Token::Word(word)) if word == alias => self.at += 1,
-            _ => return Err(self.unsupported(&format!("a condition such as {alias}.id = 'a'"))),
-        }
-        let path = self.path()?;
-        self.sign('=')?;
-        Ok(Condition { path, value: self.value()? })
+    fn at_name(&self) -> bool {
+        matches!(self.current.token, Token::Word(word) if !is_reserved(word))
     }
 
-    fn path(&mut self) -> Result<Vec<String>> {
-        let mut path = Vec::new();
-        loop {
-            if self.take_sign('.') {
-                path.push(self.member()?);
-            } else if self.take_sign('[') {
-                path.push(self.quoted_member()?);
-                self.sign(']')?;
-            } else if path.is_empty() {
-                return Err(self.unsupported("a property such as .name"));
-            } else {
-                return Ok(path);
+    fn at_query(&self) -> bool {
+        self.at_sign("(") && is_word(&self.next.token, "SELECT")
+    }
+
+    /// An unsigned integer or a parameter.
+    fn count(&mut self) -> Parsed<Count> {
+        let span = self.current.span;
+        let kind = match &self.current.token {
+            Token::Parameter(name) if name.len() > 1 => CountKind::Parameter((*name).to_owned()),
+            Token::Number(text) if text.bytes().all(|b| b.is_ascii_digit()) => {
+                // Beyond 64 bits it is as far beyond the limit as it can be.
+                CountKind::Literal(text.parse().unwrap_or(u64::MAX))
             }
-        }
-    }
-
-    /// A name after a dot, where keywords mean nothing.
-    fn member(&mut self) -> Result<String> {
-        match self.peek().cloned() {
-            Some(Token::Word(name)) => {
-                self.at += 1;
-                Ok(name)
-            }
-            _ => Err(self.unsupported("a property name")),
-        }
-    }
-
-    fn quoted_member(&mut self) -> Result<String> {
-        match self.peek().cloned() {
-            Some(Token::Text(name)) => {
-                self.at += 1;
-                Ok(name)
-            }
-            _ => Err(self.unsupported("a property name in quotes")),
-        }
-    }
-
-    fn value(&mut self) -> Result<Value> {
-        let negative = self.take_sign('-');
-        let value = match self.peek().cloned() {
-            Some(Token::Number(number)) => {
-                Some(number_value(if negative { -number } else { number }))
-            }
-            _ if negative => None,
-            Some(Token::Text(text)) => Some(Value::String(text)),
-            Some(Token::Parameter(name)) => Some(self.parameter(&name)?),
-            Some(Token::Word(word)) => constant(&word),
-            _ => None,
+            _ => return self.unexpected(),
         };
-        let value = value.ok_or_else(|| {
-            self.unsupported("a string, a number, true, false, null or @parameter")
-        })?;
-        self.at += 1;
-        Ok(value)
+        self.take()?;
+        Ok(Count { kind, span })
     }
 
-    fn parameter(&self, name: &str) -> Result<Value> {
-        let found = self.parameters.iter().find(|(given, _)| given == name);
-        match found.map(|(_, value)| value) {
-            None => Err(Error::bad_request(format!("parameter {name} has no value: send one"))),
-            Some(Value::Array(_) | Value::Object(_)) => Err(Error::bad_request(format!(
-                "this server does not support arrays and objects in comparisons yet: \
-                 parameter {name} is one"
-            ))),
-            Some(scalar) => Ok(scalar.clone()),
+    /// One level deeper.
+    fn enter(&mut self) -> Parsed<()> {
+        if self.depth == limits::NESTING {
+            return Err(too_deep(self.current.span));
         }
+        self.depth += 1;
+        Ok(())
     }
 
-    /// One semicolon may close the query.
-    fn end(&mut self) -> Result<()> {
-        self.take_sign(';');
-        match self.peek() {
-            None => Ok(()),
-            Some(_) => Err(self.unsupported("the end of the query")),
+    fn leave(&mut self) {
+        self.depth -= 1;
+    }
+
+    /// An expression whose last token was just taken.
+    fn expr(&self, kind: ExprKind, start: Span) -> Parsed<Expr> {
+        let expr = Expr::new(kind, self.since(start));
+        if usize::from(expr.height) > limits::TREE_HEIGHT {
+            return Err(too_deep(expr.span));
         }
+        Ok(expr)
     }
 
-    fn name(&mut self, expected: &str) -> Result<String> {
-        match self.peek().cloned() {
-            Some(Token::Word(name)) if !is_keyword(&name) => {
-                self.at += 1;
-                Ok(name)
-            }
-            _ => Err(self.unsupported(expected)),
+    /// A list of at least one, separated by commas.
+    fn list<T>(&mut self, mut one: impl FnMut(&mut Self) -> Parsed<T>) -> Parsed<Vec<T>> {
+        let mut list = vec![one(self)?];
+        while self.take_sign(",")? {
+            list.push(one(self)?);
         }
-    }
-
-    fn keyword(&mut self, keyword: &str) -> Result<()> {
-        if self.take_keyword(keyword) { Ok(()) } else { Err(self.unsupported(keyword)) }
-    }
-
-    fn sign(&mut self, sign: char) -> Result<()> {
-        if self.take_sign(sign) { Ok(()) } else { Err(self.unsupported(&sign.to_string())) }
-    }
-
-    fn take_keyword(&mut self, keyword: &str) -> bool {
-        self.take(|token| matches!(token, Token::Word(w) if w.eq_ignore_ascii_case(keyword)))
-    }
-
-    fn take_sign(&mut self, sign: char) -> bool {
-        self.take(|token| *token == Token::Sign(sign))
-    }
-
-    fn take(&mut self, fits: impl Fn(&Token) -> bool) -> bool {
-        let taken = self.peek().is_some_and(fits);
-        self.at += usize::from(taken);
-        taken
-    }
-
-    fn peek(&self) -> Option<&Token> {
-        self.pieces.get(self.at).map(|(token, _)| token)
-    }
-
-    fn unsupported(&self, expected: &str) -> Error {
-        let found = match self.pieces.get(self.at) {
-            Some((token, place)) => format!("{} at position {place}", shown(token)),
-            None => "the end of the query".to_owned(),
-        };
-        Error::bad_request(format!(
-            "this server does not support this query yet: expected {expected}, found {found}. \
-             Supported is SELECT * FROM c WHERE c.path = value AND …"
-        ))
+        Ok(list)
     }
 }
 
-fn is_keyword(word: &str) -> bool {
-    KEYWORDS.iter().any(|keyword| keyword.eq_ignore_ascii_case(word))
+fn too_deep(span: Span) -> Box<Problem> {
+    let message = format!(
+        "The query is nested too deeply: at most {} levels of brackets and {} of operators.",
+        limits::NESTING,
+        limits::TREE_HEIGHT
+    );
+    Box::new(Problem::new("SC3001", message, span))
 }
 
-fn constant(word: &str) -> Option<Value> {
-    match word.to_ascii_lowercase().as_str() {
-        "true" => Some(Value::Bool(true)),
-        "false" => Some(Value::Bool(false)),
-        "null" => Some(Value::Null),
-        _ => None,
+fn following<'t>(lexer: &mut Lexer<'t>, before: &Placed<'t>) -> Placed<'t> {
+    match before.token {
+        Token::End | Token::Bad(_) => before.clone(),
+        _ => read(lexer),
     }
 }
 
-/// Numbers are doubles in this language; the scanner lets only finite ones through.
-fn number_value(number: f64) -> Value {
-    serde_json::Number::from_f64(number).map_or(Value::Null, Value::Number)
+/// A token that cannot be read is no trouble before its turn has come.
+fn read<'t>(lexer: &mut Lexer<'t>) -> Placed<'t> {
+    lexer.next().unwrap_or_else(|problem| {
+        let span = problem.span.unwrap_or_default();
+        Placed { token: Token::Bad(Box::new(problem)), span, shown: "" }
+    })
 }
 
-/// A piece as a message shows it, cut so that a long text does not come back whole.
-fn shown(token: &Token) -> String {
-    let text = match token {
-        Token::Word(text) | Token::Parameter(text) => text.clone(),
-        Token::Text(_) => return "a text".to_owned(),
-        Token::Number(number) => number.to_string(),
-        Token::Sign(sign) => sign.to_string(),
-    };
-    format!("'{}'", text.chars().take(40).collect::<String>())
+fn is_sign(token: &Token<'_>, sign: &str) -> bool {
+    matches!(token, Token::Sign(found) if *found == sign)
+}
+
+fn is_word(token: &Token<'_>, word: &str) -> bool {
+    matches!(token, Token::Word(found) if found.eq_ignore_ascii_case(word))
+}
+
+fn is_reserved(word: &str) -> bool {
+    RESERVED.iter().any(|reserved| reserved.eq_ignore_ascii_case(word))
+}
+
+/// Whether a name needs no quotes and brackets after its owner.
+pub(crate) fn is_plain_name(name: &str) -> bool {
+    let begins = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    begins && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') && !is_reserved(name)
 }

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use model::rid::ItemRid;
 use model::token::{Etag, Match};
 use model::{Error, Result, charge};
+use query::Statement;
 use script::{Host, Item, Page, PageRequest, Query, WriteOptions};
 
 use super::Transaction;
@@ -42,13 +43,13 @@ impl Host for Transaction {
     }
 
     fn list(&mut self, page: &PageRequest) -> Result<Page> {
-        self.page(page, &|_| true)
+        self.page(page)
     }
 
     fn query(&mut self, query: &Query, page: &PageRequest) -> Result<Page> {
         let parameters = super::pages::parameters(query.parameters.as_deref())?;
-        let select = query::parse(&query.text, &parameters)?;
-        self.page(page, &|body| select.matches(body))
+        let statement = Statement::new(&query.text, &parameters, &self.container.query_settings())?;
+        self.answer(&statement, page)
     }
 
     fn accepts(&self) -> bool {

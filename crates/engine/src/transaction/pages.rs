@@ -18,12 +18,8 @@ use crate::keys::{Row, Slot};
 const CHUNK_ROWS: usize = 256;
 
 impl Transaction {
-    /// A page of the items that are wanted.
-    pub(super) fn page(
-        &mut self,
-        request: &PageRequest,
-        keep: &dyn Fn(&[u8]) -> bool,
-    ) -> Result<Page> {
+    /// A page of all items.
+    pub(super) fn page(&mut self, request: &PageRequest) -> Result<Page> {
         let wanted = (request.size as usize).clamp(1, limits::PAGE_ITEMS);
         let prefix = self.prefix();
         let mut from = match request.continuation.as_str() {
@@ -36,9 +32,7 @@ impl Transaction {
             for (item_key, row) in rows {
                 let body = self.body(&item_key, &row)?;
                 bytes += body.len();
-                if keep(&body) {
-                    items.push(body);
-                }
+                items.push(body);
                 if items.len() >= wanted || bytes >= limits::PAGE_BYTES {
                     self.charge += charge::feed(bytes, items.len());
                     let continuation = Some(shown(&prefix, &item_key));
@@ -70,6 +64,45 @@ impl Transaction {
                 Some(resume) => from = Bound::Excluded(resume),
                 None => return Ok(None),
             }
+        }
+    }
+
+    /// Items after a key, own changes included, and whether there are more.
+    pub(super) fn documents(
+        &mut self,
+        after: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<(Vec<(Bytes, Bytes)>, bool)> {
+        let prefix = self.prefix();
+        let mut from = match after {
+            None => Bound::Included(prefix.clone()),
+            Some(after) => Bound::Excluded(Bytes::copy_from_slice(after)),
+        };
+        let (mut found, mut bytes) = (Vec::new(), 0);
+        loop {
+            let (rows, resume) = self.rows(&prefix, from)?;
+            for (item_key, row) in rows {
+                if found.len() >= limit || bytes >= limits::PAGE_BYTES {
+                    return Ok((found, true));
+                }
+                let body = self.body(&item_key, &row)?;
+                bytes += body.len();
+                found.push((item_key, body));
+            }
+            match resume {
+                Some(resume) => from = Bound::Excluded(resume),
+                None => return Ok((found, false)),
+            }
+        }
+    }
+
+    /// The body of an item, by its key.
+    pub(super) fn body_at(&mut self, item_key: &Bytes) -> Result<Option<Bytes>> {
+        let prefix = self.prefix();
+        let id = item_key.strip_prefix(&prefix[..]).and_then(|id| std::str::from_utf8(id).ok());
+        match id {
+            Some(id) => Ok(self.find(id)?.map(|(_, body)| body)),
+            None => Ok(None),
         }
     }
 
@@ -133,17 +166,26 @@ impl Transaction {
 
 /// Where a page ended, as the script is told: the id, by its bytes.
 fn shown(prefix: &Bytes, item_key: &Bytes) -> String {
-    item_key[prefix.len()..].iter().map(|byte| format!("{byte:02x}")).collect()
+    digits(&item_key[prefix.len()..])
 }
 
 fn position(prefix: &Bytes, shown: &str) -> Result<Bytes> {
-    let digits = shown.as_bytes().as_chunks::<2>();
+    Ok([&prefix[..], &bytes_of(shown)?].concat().into())
+}
+
+/// Bytes as scripts are given them.
+pub(super) fn digits(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Bytes that a script was given.
+pub(super) fn bytes_of(digits: &str) -> Result<Vec<u8>> {
+    let digits = digits.as_bytes().as_chunks::<2>();
     let byte = |pair: &[u8; 2]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-    let id: Option<Vec<u8>> = digits.0.iter().map(byte).collect();
-    match id.filter(|_| digits.1.is_empty()) {
-        Some(id) => Ok([&prefix[..], &id].concat().into()),
-        None => Err(Error::bad_request("the continuation is not one that a page was given")),
-    }
+    let bytes: Option<Vec<u8>> = digits.0.iter().map(byte).collect();
+    bytes
+        .filter(|_| digits.1.is_empty())
+        .ok_or_else(|| Error::bad_request("the continuation is not one that a page was given"))
 }
 
 /// The parameters of a query, as the script gave them.

@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use tokio::runtime::Builder;
 
 /// The size of a document.
-const DOCUMENT_BYTES: usize = 1024;
+pub const DOCUMENT_BYTES: usize = 1024;
 
 /// Partition keys that documents are spread over.
 const KEYS: u64 = 1000;
@@ -157,11 +157,14 @@ pub fn document(number: u64) -> String {
     let mut text = format!(
         concat!(
             r#"{{"id":"{}","pk":"{:04}","kind":"order","customer":{{"name":"Ann Example","city":"Zürich","since":2019}},"#,
-            r#""total":1{:06}.25,"paid":true,"lines":[{{"sku":"A-100","count":2}},{{"sku":"B-200","count":1}}],"note":""#
+            r#""total":1{:06}.25,"paid":true,"number":{},"tenth":{},"grp":"group {:02}","lines":[{{"sku":"A-100","count":2}},{{"sku":"B-200","count":1}}],"note":""#
         ),
         id(number),
         key,
-        number % 1_000_000
+        number % 1_000_000,
+        number,
+        number % 10,
+        number % 100
     );
     let filling = DOCUMENT_BYTES - text.len() - 2;
     text.extend(std::iter::repeat_n('n', filling));
@@ -242,6 +245,7 @@ pub fn find(text: &[u8], what: &[u8]) -> Option<usize> {
     text.windows(what.len()).position(|window| window == what)
 }
 
+/// What latencies in nanoseconds come to.
 pub fn measure(mut latencies: Vec<u32>, took: Duration) -> Measure {
     latencies.sort_unstable();
     let at = |share: f64| {

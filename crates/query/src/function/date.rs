@@ -1,0 +1,5 @@
+//! Dates and times.
+
+use super::Function;
+
+pub(super) const TABLE: &[Function] = &[];

@@ -1,0 +1,5 @@
+//! Numbers.
+
+use super::Function;
+
+pub(super) const TABLE: &[Function] = &[];

@@ -1,0 +1,5 @@
+//! Places: geometries in GeoJSON.
+
+use super::Function;
+
+pub(super) const TABLE: &[Function] = &[];

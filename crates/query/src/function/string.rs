@@ -1,0 +1,5 @@
+//! Strings.
+
+use super::Function;
+
+pub(super) const TABLE: &[Function] = &[];

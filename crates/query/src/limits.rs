@@ -1,0 +1,35 @@
+//! Every limit of a query, by name.
+
+/// Longest query text.
+pub const TEXT_BYTES: usize = 512 * 1024;
+/// Deepest nesting of parentheses, calls, literals and subqueries in a text.
+pub const NESTING: usize = 128;
+/// Highest tree that a chain of operators (`a + b + c …`) may build.
+pub const TREE_HEIGHT: usize = 200;
+/// `JOIN`s of one query.
+pub const JOINS: usize = 10;
+/// Calls of user-defined functions in one query.
+pub const UDF_CALLS: usize = 10;
+/// Keys of one `ORDER BY`.
+pub const ORDER_KEYS: usize = 8;
+/// Largest count of `TOP`, `OFFSET` and `LIMIT`.
+pub const COUNT_MAX: u64 = i32::MAX as u64;
+/// Bytes of one string or list that an expression builds.
+pub const VALUE_BYTES: usize = 16 * 1024 * 1024;
+/// Bytes of one row of the answer.
+pub const ROW_BYTES: usize = 16 * 1024 * 1024;
+/// Steps (rows of subqueries, elements looked at) that one row may cost before it is refused: no
+/// other query goes on meanwhile.
+pub const ROW_STEPS: u64 = 5_000_000;
+/// Steps after which a query lets others go on.
+pub const STEPS_BETWEEN_BREATHS: u64 = 20_000;
+/// Bytes that grouping, sorting, `DISTINCT` and aggregates of one page may hold.
+pub const MEMORY_BYTES: usize = 64 * 1024 * 1024;
+/// Keys collected from indexes before a plan falls back to reading documents.
+pub const INDEX_KEYS: usize = 1_000_000;
+/// Index scans that one filter may ask for; with more, all documents are read.
+pub const INDEX_SCANS: usize = 1_000;
+/// Documents read from the source at once.
+pub const CHUNK_DOCUMENTS: usize = 256;
+/// Most rows of one page, whatever the caller asks for.
+pub const PAGE_ROWS: usize = 10_000;
