@@ -15,6 +15,8 @@ use crate::world::{Budget, Settings, World};
 
 mod aggregate;
 mod array;
+#[cfg(test)]
+mod check;
 mod conditional;
 mod date;
 mod full_text;

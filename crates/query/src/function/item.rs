@@ -16,6 +16,6 @@ pub(super) const TABLE: &[Function] = &[Function::scalar(
 
 fn document_id<'a>(_: &Call<'_>, arguments: &[Value<'a>]) -> Result<Value<'a>> {
     let rid = arguments[0].member("_rid");
-    let ordinal = rid.as_str().and_then(|rid| ItemRid::parse(rid)).map(|rid| rid.ordinal);
+    let ordinal = rid.as_str().and_then(ItemRid::parse).map(|rid| rid.ordinal);
     Ok(ordinal.and_then(|n| i64::try_from(n).ok()).map_or(Value::Undefined, Value::int))
 }
