@@ -161,8 +161,12 @@ impl Engine {
         parameters: &[(String, Value)],
         page: &Page,
     ) -> Result<ResourcePage> {
-        let select = query::parse(text, parameters)?;
-        let keep = |resource: &Resource| select.matches_value(&rules::as_document(resource));
+        let filter = query::Filter::new(text, parameters)?;
+        // What runs into a limit is not selected: resources are far too small for that.
+        let keep = |resource: &Resource| {
+            let document = rules::as_document(resource).to_string();
+            filter.matches(document.as_bytes()).unwrap_or(false)
+        };
         self.select(parent, kind, page, text.as_bytes(), keep)
     }
 

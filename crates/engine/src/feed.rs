@@ -48,8 +48,9 @@ impl Container {
         page: &Page,
         session: Option<&Session>,
     ) -> Result<Answer<ItemPage>> {
-        let select = query::parse(text, parameters)?;
-        self.page(scope, page, session, text.as_bytes(), &|body| select.matches(body)).await
+        let filter = query::Filter::new(text, parameters)?;
+        let keep = |body: &[u8]| filter.matches(body).unwrap_or(false);
+        self.page(scope, page, session, text.as_bytes(), &keep).await
     }
 
     /// The id of the item that a rid names, among those of a partition key. Links by rid are

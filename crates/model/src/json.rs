@@ -160,6 +160,18 @@ pub fn members(raw: &[u8]) -> impl Iterator<Item = (Cow<'_, str>, &[u8])> {
     raw_members(raw).filter_map(|(key, value)| Some((unescape(key)?, value)))
 }
 
+/// Finds several members of a raw object in one pass: `found[i]` becomes the raw value of
+/// `names[i]`, the last one where the name occurs more than once.
+pub fn find_members<'a>(raw: &'a [u8], names: &[String], found: &mut [Option<&'a [u8]>]) {
+    for (key, value) in raw_members(raw) {
+        for (name, place) in names.iter().zip(found.iter_mut()) {
+            if key_is(key, name) {
+                *place = Some(value);
+            }
+        }
+    }
+}
+
 /// The text of a raw string, without quotes and escapes; none where it is something else.
 pub fn unescape(raw: &[u8]) -> Option<Cow<'_, str>> {
     let inner = raw.strip_prefix(b"\"")?.strip_suffix(b"\"")?;

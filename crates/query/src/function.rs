@@ -15,8 +15,6 @@ use crate::world::{Budget, Settings, World};
 
 mod aggregate;
 mod array;
-#[cfg(test)]
-mod check;
 mod conditional;
 mod date;
 mod full_text;
@@ -24,10 +22,12 @@ mod item;
 mod math;
 mod spatial;
 mod string;
+pub mod text;
 mod type_check;
 mod vector;
 
 pub use aggregate::Aggregate;
+pub(crate) use vector::Metric;
 
 /// A line of the table.
 pub struct Function {

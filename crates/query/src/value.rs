@@ -17,7 +17,10 @@ mod write;
 
 pub use identity::{digest_into, identity_into};
 pub use number::Number;
-pub use order::{compare, compare_text, equal, sort_key_into, text_key_into};
+pub use order::{
+    DIGEST_BYTES, compare, compare_text, content_digest, equal, member_key_into, sort_key_into,
+    text_key_into,
+};
 pub use walk::{Elements, Members};
 
 /// A value.

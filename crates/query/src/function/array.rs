@@ -7,9 +7,6 @@ mod make;
 mod measure;
 mod set;
 
-#[cfg(test)]
-mod tests;
-
 use Param::{Any, Array, Integer, Object, String};
 
 pub(super) const TABLE: &[Function] = &[

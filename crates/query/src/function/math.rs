@@ -7,9 +7,6 @@ use crate::value::{Number, Value};
 
 mod integer;
 
-#[cfg(test)]
-mod tests;
-
 type Scalar = for<'a> fn(&Call<'_>, &[Value<'a>]) -> Result<Value<'a>>;
 
 const fn one(

@@ -10,9 +10,6 @@ mod pattern;
 mod search;
 mod unit;
 
-#[cfg(test)]
-mod tests;
-
 use Param::{Any, Array, Bool, Integer, Number, String};
 
 pub(super) const TABLE: &[Function] = &[

@@ -64,7 +64,7 @@ impl Parser<'_> {
         if !self.take_word("FROM")? {
             return Ok(items);
         }
-        items.push(self.from_item()?);
+        items.push(self.source_item()?);
         while self.at_word("JOIN") {
             if items.len() > limits::JOINS {
                 let message = format!(
@@ -74,13 +74,13 @@ impl Parser<'_> {
                 return Err(Box::new(Problem::new("SC3006", message, self.current.span)));
             }
             self.take()?;
-            items.push(self.from_item()?);
+            items.push(self.source_item()?);
         }
         Ok(items)
     }
 
     /// `source = coll [[AS] ident] | ident IN coll`
-    fn from_item(&mut self) -> Parsed<FromItem> {
+    fn source_item(&mut self) -> Parsed<FromItem> {
         let start = self.current.span;
         if self.at_name() && is_word(&self.next.token, "IN") {
             let alias = Some(self.name()?);

@@ -3,9 +3,10 @@
 //! `undefined < null < false < true < numbers < strings < arrays < objects`. Texts compare by
 //! their UTF-16 units; arrays and objects by a digest, which is stable and means nothing more.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 
-use super::{Type, Value, identity};
+use super::{Type, Value};
 
 /// Whether two defined values are the same: types first, numbers as doubles, arrays in order,
 /// objects whatever the order of their members.
@@ -122,8 +123,33 @@ fn number_key(value: f64) -> [u8; 8] {
     ordered.to_be_bytes()
 }
 
-fn digest(value: &Value<'_>) -> [u8; 16] {
-    let mut out = Vec::new();
-    identity::identity_into(value, &mut out);
-    model::epk::digest(&out)
+/// The digest of an array or object: of the sort keys of what it holds, so of the digests of what
+/// is nested in it. Indexes make it in one walk over an item, however deep that is.
+fn digest(value: &Value<'_>) -> [u8; DIGEST_BYTES] {
+    let mut keys = Vec::new();
+    if let Some(elements) = value.elements() {
+        elements.for_each(|element| sort_key_into(&element, &mut keys));
+        return content_digest(&keys);
+    }
+    let mut members: Vec<_> = value.members().into_iter().flatten().collect();
+    members.sort_by(|(a, _), (b, _)| a.cmp(b));
+    for (name, value) in members {
+        member_key_into(&name, &mut keys);
+        sort_key_into(&value, &mut keys);
+    }
+    content_digest(&keys)
+}
+
+/// Bytes that the sort key of an array or object has behind its type.
+pub const DIGEST_BYTES: usize = 16;
+
+/// The digest of an array from the sort keys of its elements, or of an object from the names and
+/// sort keys of its members in the order of names.
+pub fn content_digest(keys: &[u8]) -> [u8; DIGEST_BYTES] {
+    model::epk::digest(keys)
+}
+
+/// Appends the name of a member, as digests of objects have it.
+pub fn member_key_into(name: &str, out: &mut Vec<u8>) {
+    sort_key_into(&Value::String(Cow::Borrowed(name)), out);
 }

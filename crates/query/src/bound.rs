@@ -1,0 +1,113 @@
+//! The bound tree: names are places, functions are looked up, constants are values.
+//!
+//! Every alias, group key and aggregate of a query has a *slot*; slot 0 is the item. The members
+//! of the item that a query names are its *fields*, looked up together in one pass over the text.
+
+use std::collections::HashSet;
+
+use crate::ast::{BinaryOp, SubqueryKind, UnaryOp};
+use crate::eval::like::Pattern;
+use crate::function::{Aggregate, Function, Memo};
+use crate::value::Value;
+
+/// The slot of the item.
+pub(crate) const ITEM: usize = 0;
+
+/// An expression.
+pub(crate) enum Node {
+    Constant(Value<'static>),
+    Slot(usize),
+    /// A member of the item, by its place in [`Statement::fields`].
+    Field(usize),
+    /// A computed property: its name and what it is computed by.
+    Computed(String, Box<Node>),
+    Member(Box<Node>, String),
+    Index(Box<Node>, Box<Node>),
+    Unary(UnaryOp, Box<Node>),
+    Binary(BinaryOp, Box<(Node, Node)>),
+    And(Vec<Node>),
+    Or(Vec<Node>),
+    Coalesce(Vec<Node>),
+    Conditional(Box<(Node, Node, Node)>),
+    In(Box<Node>, List, bool),
+    Between(Box<(Node, Node, Node)>, bool),
+    Like(Box<Node>, LikePattern, bool),
+    Array(Vec<Node>),
+    Object(Vec<(String, Node)>),
+    Call(Box<CallNode>),
+    Udf(String, Vec<Node>),
+    Subquery(SubqueryKind, Box<Block>),
+}
+
+/// A call of a built-in function.
+pub(crate) struct CallNode {
+    pub function: &'static Function,
+    pub arguments: Vec<Node>,
+    /// The path of each argument that is a property of the item.
+    pub paths: Vec<Option<String>>,
+    pub memo: Memo,
+}
+
+/// What `IN` looks through.
+pub(crate) enum List {
+    /// Constants: their values, and the identities by which they are found.
+    Constants(Vec<Value<'static>>, HashSet<Vec<u8>>),
+    Nodes(Vec<Node>),
+}
+
+/// What `LIKE` matches.
+pub(crate) enum LikePattern {
+    Fixed(Pattern),
+    Computed(Box<Node>, Option<char>),
+}
+
+/// A query or subquery.
+pub(crate) struct Block {
+    pub from: Vec<Level>,
+    pub filter: Option<Node>,
+    pub grouping: Option<Grouping>,
+    pub output: Shape,
+    pub distinct: bool,
+}
+
+/// One source of rows: what it reads, and the slot of what it finds.
+pub(crate) struct Level {
+    pub each: bool,
+    pub over: Over,
+    pub slot: usize,
+}
+
+/// What a source of rows reads.
+pub(crate) enum Over {
+    Node(Node),
+    Block(Box<Block>),
+}
+
+/// How rows become groups. Keys and aggregates have slots that the output reads.
+pub(crate) struct Grouping {
+    pub keys: Vec<(Node, usize)>,
+    pub aggregates: Vec<AggregateNode>,
+}
+
+/// One aggregate.
+pub(crate) struct AggregateNode {
+    pub aggregate: Aggregate,
+    pub argument: Node,
+    pub slot: usize,
+}
+
+/// What a row becomes.
+pub(crate) enum Shape {
+    Value(Node),
+    Object(Vec<(String, Node)>),
+}
+
+impl Node {
+    /// The constant, if it is one.
+    pub(crate) fn constant(&self) -> Option<&Value<'static>> {
+        match self {
+            Self::Constant(value) => Some(value),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! From a bound query to what is read, in which order, and what remains to be checked.
+//!
+//! The filter is always evaluated on what was read, so a plan may find too much but never too
+//! little. Which indexes are used is decided by what the source says about their sizes.
+
+use std::fmt;
+
+use bytes::Bytes;
+use model::Result;
+
+use crate::error::unserved;
+use crate::run::Place;
+use crate::source::{IndexPath, KeyRange, PathStep, Scan, Source};
+use crate::statement::Statement;
+
+mod choose;
+mod lookup;
+mod order;
+pub(crate) mod path;
+
+pub(crate) use lookup::Lookup;
+pub(crate) use order::OrderScan;
+
+/// What is read.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Access {
+    /// All documents, in the order of keys.
+    Documents,
+    /// Nothing: the filter cannot hold.
+    Nothing,
+    /// The documents of one scan, in its order.
+    Stream(Scan),
+    /// The documents of several, in the order of keys.
+    Keys(Lookup),
+}
+
+/// How a query is answered.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub access: Access,
+    /// The index that has the order asked for.
+    pub order: Option<OrderScan>,
+    /// The scan whose number of entries is the count asked for.
+    pub count: Option<Scan>,
+}
+
+impl Plan {
+    /// The plan of a query that goes on at a place.
+    pub(crate) async fn of<S: Source>(
+        statement: &Statement,
+        source: &S,
+        place: &Place,
+    ) -> Result<Self> {
+        let lookup = lookup::of(statement, source);
+        let (access, cost) = choose::access(lookup.as_ref(), source).await?;
+        let access = match place {
+            // Pages go on in the order in which they began.
+            Place::Entry { scan, .. } => resumed(lookup.as_ref(), source, scan)?,
+            Place::Item { .. } => in_key_order(access),
+            _ => access,
+        };
+        let order = order::of(statement, source, cost).await?;
+        if order.is_none() && !order::is_allowed(statement, source) {
+            return Err(unserved(order::refusal(statement)));
+        }
+        let count = count(statement, lookup.as_ref());
+        Ok(Self { access, order, count })
+    }
+}
+
+/// The scan that an earlier page read, which must still be there.
+fn resumed<S: Source>(lookup: Option<&Lookup>, source: &S, name: &str) -> Result<Access> {
+    let scans = lookup.map_or_else(Vec::new, Lookup::scans);
+    let same = scans.into_iter().find(|scan| scan.to_string() == name);
+    let covered = same.filter(|scan| match scan {
+        Scan::Range { path, .. } => source.covers(path),
+        _ => true,
+    });
+    covered.map(|scan| Access::Stream(scan.clone())).ok_or_else(|| {
+        model::Error::bad_request(
+            "the index that this continuation was reading is gone: start again without it",
+        )
+    })
+}
+
+fn in_key_order(access: Access) -> Access {
+    match access {
+        Access::Stream(scan) => Access::Keys(Lookup::Scan(scan)),
+        other => other,
+    }
+}
+
+/// `COUNT` of something that is always defined, over exactly the items of one scan.
+fn count(statement: &Statement, lookup: Option<&Lookup>) -> Option<Scan> {
+    let block = &statement.bound.block;
+    let grouping = block.grouping.as_ref().filter(|grouping| grouping.keys.is_empty())?;
+    let counts = |node: &crate::bound::AggregateNode| {
+        node.aggregate == crate::function::Aggregate::Count
+            && node.argument.constant().is_some_and(crate::value::Value::is_defined)
+    };
+    if !block.from.is_empty() || !grouping.aggregates.iter().all(counts) {
+        return None;
+    }
+    match lookup? {
+        Lookup::Scan(scan) if scan.is_exact() && lookup::is_exact(statement) => Some(scan.clone()),
+        _ => None,
+    }
+}
+
+impl Scan {
+    /// The value of all its entries, where they have one: then they are in the order of items.
+    pub(crate) fn single_value(&self) -> Option<Bytes> {
+        match self {
+            Self::Range {
+                range: KeyRange { from: std::ops::Bound::Included(from), .. }, ..
+            } if self.is_point() => Some(from.clone()),
+            Self::Word { .. } => Some(Bytes::new()),
+            _ => None,
+        }
+    }
+
+    fn is_point(&self) -> bool {
+        matches!(self, Self::Range { range, .. } if range.is_point())
+    }
+
+    /// Whether it has one entry for each item that it finds.
+    pub(crate) fn is_single(&self) -> bool {
+        match self {
+            Self::Range { path, .. } => !path.is_plural() || self.is_point(),
+            Self::Word { .. } | Self::Composite { .. } => true,
+            Self::Spatial { .. } => false,
+        }
+    }
+
+    /// Whether the items that it finds are exactly those that its condition means.
+    pub(crate) fn is_exact(&self) -> bool {
+        matches!(self, Self::Range { path, .. } if !path.is_plural())
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(scan) = &self.count {
+            return write!(f, "count of {scan}");
+        }
+        if let Some(order) = &self.order {
+            return write!(f, "in order: {}", order.scan);
+        }
+        match &self.access {
+            Access::Documents => f.write_str("scan of all documents"),
+            Access::Nothing => f.write_str("nothing"),
+            Access::Stream(scan) => write!(f, "{scan}"),
+            Access::Keys(lookup) => write!(f, "{lookup}"),
+        }
+    }
+}
+
+/// The index path of members.
+pub(crate) fn index_path(names: &[String]) -> IndexPath {
+    IndexPath(names.iter().map(|name| PathStep::Member(name.clone())).collect())
+}

@@ -1,0 +1,233 @@
+//! Pages of rows: a statement, a source and a place to go on from in; rows and the next place out.
+//!
+//! Nothing is kept between pages. A place says where the last row stood, so pages put together are
+//! the rows that one large page would have had, and no page holds more than it gives.
+
+use bytes::Bytes;
+use model::Result;
+
+use crate::bound::Block;
+use crate::eval::{Context, Frame};
+use crate::limits;
+use crate::plan::{Access, Plan};
+use crate::source::Source;
+use crate::statement::Statement;
+use crate::world::{Budget, World};
+
+mod cursor;
+mod group;
+mod keys;
+mod place;
+mod rank;
+mod sort;
+mod stream;
+
+use cursor::Cursor;
+pub(crate) use place::{Place, Resume};
+
+/// How much a page may have.
+#[derive(Debug, Clone, Copy)]
+pub struct Want {
+    /// Rows, at least one.
+    pub rows: usize,
+    /// The page ends once its rows have this many bytes.
+    pub bytes: usize,
+}
+
+/// A page of rows.
+#[derive(Debug, Clone, Default)]
+pub struct Page {
+    /// The rows, as JSON.
+    pub rows: Vec<Bytes>,
+    /// Where the next page goes on; none at the end.
+    pub resume: Option<Bytes>,
+    /// What it took.
+    pub metrics: Metrics,
+}
+
+/// What a page took.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Metrics {
+    /// Documents read.
+    pub documents: u64,
+    /// Their bytes.
+    pub document_bytes: u64,
+    /// Entries read from indexes.
+    pub entries: u64,
+    /// Documents that an index found and the filter kept, to tell how well indexes served.
+    pub kept: u64,
+    /// Bytes of the rows given.
+    pub output_bytes: u64,
+    /// What was read, for people.
+    pub plan: String,
+}
+
+impl Statement {
+    /// The next page.
+    ///
+    /// The work is done between awaits of the source; dropping the future cancels it.
+    pub async fn page<S: Source>(
+        &self,
+        source: &S,
+        world: &dyn World,
+        want: Want,
+        resume: Option<&[u8]>,
+    ) -> Result<Page> {
+        let resume = match resume {
+            Some(bytes) => Some(Resume::decode(bytes)?),
+            None => None,
+        };
+        let budget = Budget::default();
+        let context = Context {
+            world,
+            started_ticks: world.now_ticks(),
+            settings: &self.settings,
+            budget: &budget,
+            fields: &self.bound.fields,
+        };
+        let want = Want { rows: want.rows.clamp(1, limits::PAGE_ROWS), bytes: want.bytes };
+        let mut sheet = Sheet::new(self, want, resume.as_ref());
+        if sheet.take == Some(0) {
+            return Ok(sheet.finish(None));
+        }
+        let place = resume.map_or(Place::Start, |resume| resume.place);
+        if !self.bound.reads {
+            return self.without_source(&context, sheet, place);
+        }
+        let plan = Plan::of(self, source, &place).await?;
+        sheet.metrics.plan = plan.to_string();
+        let run = Run { statement: self, source, context: &context, plan };
+        if run.bound().order.rank.is_some() {
+            run.ranked(sheet, place).await
+        } else if run.bound().block.grouping.is_some() {
+            run.grouped(sheet, place).await
+        } else if !run.bound().order.keys.is_empty() {
+            run.ordered(sheet, place).await
+        } else {
+            run.streamed(sheet, place).await
+        }
+    }
+
+    /// What a query without `FROM` gives: it runs once, over nothing.
+    fn without_source<'a>(
+        &'a self,
+        context: &'a Context<'a>,
+        mut sheet: Sheet,
+        place: Place,
+    ) -> Result<Page> {
+        if place != Place::Start {
+            return Err(place::foreign());
+        }
+        let mut frame = Frame::empty(context, self.bound.slots);
+        for value in self.bound.block.all(&mut frame)? {
+            sheet.put(&value)?;
+        }
+        Ok(sheet.finish(None))
+    }
+}
+
+/// One execution of a page.
+pub(crate) struct Run<'r, S> {
+    pub statement: &'r Statement,
+    pub source: &'r S,
+    pub context: &'r Context<'r>,
+    pub plan: Plan,
+}
+
+impl<'r, S: Source> Run<'r, S> {
+    fn bound(&self) -> &'r crate::bind::Bound {
+        &self.statement.bound
+    }
+
+    fn block(&self) -> &'r Block {
+        &self.statement.bound.block
+    }
+
+    /// Documents in the order of the plan, or where an order is made here, in any.
+    fn cursor(&self, access: &Access) -> Cursor<'r, S> {
+        Cursor::new(self.source, access.clone())
+    }
+
+    /// Lets others go on where it is time; true where the page should end.
+    async fn breathe(&self) -> Result<bool> {
+        if !self.context.budget.is_due() {
+            return Ok(false);
+        }
+        Ok(self.source.breathe().await? == crate::source::Breath::EndPage)
+    }
+}
+
+/// A page being filled.
+pub(crate) struct Sheet {
+    want: Want,
+    rows: Vec<Bytes>,
+    bytes: usize,
+    /// Rows still to be passed over for `OFFSET`.
+    skip: u64,
+    /// Rows still to be given for `TOP` and `LIMIT`.
+    take: Option<u64>,
+    pub metrics: Metrics,
+}
+
+impl Sheet {
+    fn new(statement: &Statement, want: Want, resume: Option<&Resume>) -> Self {
+        let bound = &statement.bound;
+        let (skip, take) = match resume {
+            Some(resume) => (resume.skip, resume.take),
+            None => {
+                let limit = bound.offset_limit.map(|(_, limit)| limit);
+                let take = match (bound.top, limit) {
+                    (Some(a), Some(b)) => Some(a.min(b)),
+                    (a, b) => a.or(b),
+                };
+                (bound.offset_limit.map_or(0, |(offset, _)| offset), take)
+            }
+        };
+        Self { want, rows: Vec::new(), bytes: 0, skip, take, metrics: Metrics::default() }
+    }
+
+    /// Takes a row: passes it over, or writes it down. A value that JSON cannot say is no row.
+    fn put(&mut self, value: &crate::value::Value<'_>) -> Result<()> {
+        let mut out = Vec::new();
+        if value.write_into(&mut out) { self.put_row(out.into()) } else { Ok(()) }
+    }
+
+    fn put_row(&mut self, row: Bytes) -> Result<()> {
+        if row.len() > limits::ROW_BYTES {
+            return Err(crate::error::too_much("bytes of one row", limits::ROW_BYTES));
+        }
+        if self.skip > 0 {
+            self.skip -= 1;
+            return Ok(());
+        }
+        self.take = self.take.map(|take| take.saturating_sub(1));
+        self.bytes += row.len();
+        self.rows.push(row);
+        Ok(())
+    }
+
+    /// Whether it has what it may have.
+    fn is_full(&self) -> bool {
+        self.rows.len() >= self.want.rows || self.bytes >= self.want.bytes || self.is_satisfied()
+    }
+
+    /// Whether the query wants no more at all.
+    fn is_satisfied(&self) -> bool {
+        self.take == Some(0)
+    }
+
+    /// How many more rows it can use, those passed over included.
+    fn room(&self) -> usize {
+        let rows = self.want.rows - self.rows.len().min(self.want.rows);
+        let rows = self.take.map_or(rows, |take| rows.min(usize::try_from(take).unwrap_or(rows)));
+        rows.saturating_add(usize::try_from(self.skip).unwrap_or(usize::MAX))
+    }
+
+    /// The page, with the place where the next one begins unless nothing more is wanted.
+    fn finish(mut self, next: Option<Place>) -> Page {
+        self.metrics.output_bytes = self.bytes as u64;
+        let next = next.filter(|_| !self.is_satisfied());
+        let resume = next.map(|place| Resume { place, skip: self.skip, take: self.take }.encode());
+        Page { rows: self.rows, resume, metrics: self.metrics }
+    }
+}

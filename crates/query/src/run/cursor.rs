@@ -1,0 +1,139 @@
+//! Documents one chunk after the other, by the way that the plan chose.
+
+use bytes::Bytes;
+use model::Result;
+
+use super::Metrics;
+use super::keys::KeyReader;
+use crate::limits;
+use crate::plan::Access;
+use crate::source::{Chunk, Document, Entry, Scan, Source};
+
+/// A document, and the index value by which it was found.
+pub(crate) struct Found {
+    pub document: Document,
+    /// Empty where no one index entry led to it.
+    pub value: Bytes,
+}
+
+/// Reads documents in chunks that grow, so that a query for one row reads little.
+pub(crate) struct Cursor<'s, S> {
+    source: &'s S,
+    access: Access,
+    keys: KeyReader,
+    after: Option<Entry>,
+    size: usize,
+    ended: bool,
+}
+
+const FIRST_CHUNK: usize = 16;
+
+impl<'s, S: Source> Cursor<'s, S> {
+    pub(crate) fn new(source: &'s S, access: Access) -> Self {
+        Self {
+            source,
+            access,
+            keys: KeyReader::default(),
+            after: None,
+            size: FIRST_CHUNK,
+            ended: false,
+        }
+    }
+
+    /// Goes on after an entry; where only items count, its value is empty.
+    pub(crate) fn seek(&mut self, value: Bytes, item: Bytes) {
+        self.after = Some(Entry { value, item });
+    }
+
+    /// One document by its key, wherever the cursor is.
+    pub(crate) async fn document(
+        &self,
+        item: &Bytes,
+        metrics: &mut Metrics,
+    ) -> Result<Option<Document>> {
+        let body = self.source.fetch(std::slice::from_ref(item)).await?.into_iter().next();
+        let document = body.flatten().map(|body| Document { key: item.clone(), body });
+        count(metrics, document.iter());
+        Ok(document)
+    }
+
+    /// Whether nothing more is to come.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// The next documents. Empty chunks can come before the end.
+    pub(crate) async fn next(&mut self, metrics: &mut Metrics) -> Result<Vec<Found>> {
+        if self.ended {
+            return Ok(Vec::new());
+        }
+        let size = self.size;
+        self.size = (size * 2).min(limits::CHUNK_DOCUMENTS);
+        let found = match self.access.clone() {
+            Access::Documents => self.documents(size).await?,
+            Access::Nothing => {
+                self.ended = true;
+                Vec::new()
+            }
+            Access::Stream(scan) => self.entries(&scan, size, metrics).await?,
+            Access::Keys(lookup) => {
+                let after = self.after.as_ref().map(|entry| entry.item.clone());
+                let chunk =
+                    self.keys.next(self.source, &lookup, after.as_ref(), size, metrics).await?;
+                if self.keys.overflowed {
+                    // Both go in the order of keys, so one can take over from the other.
+                    self.access = Access::Documents;
+                    return Ok(Vec::new());
+                }
+                let entries =
+                    chunk.rows.into_iter().map(|item| Entry { value: Bytes::new(), item });
+                let chunk = Chunk { rows: entries.collect(), more: chunk.more };
+                self.fetch(chunk).await?
+            }
+        };
+        count(metrics, found.iter().map(|found| &found.document));
+        Ok(found)
+    }
+
+    async fn documents(&mut self, size: usize) -> Result<Vec<Found>> {
+        let after = self.after.as_ref().map(|entry| &entry.item[..]);
+        let chunk = self.source.documents(after, size).await?;
+        self.ended = !chunk.more;
+        if let Some(last) = chunk.rows.last() {
+            self.after = Some(Entry { value: Bytes::new(), item: last.key.clone() });
+        }
+        let found = |document| Found { document, value: Bytes::new() };
+        Ok(chunk.rows.into_iter().map(found).collect())
+    }
+
+    async fn entries(
+        &mut self,
+        scan: &Scan,
+        size: usize,
+        metrics: &mut Metrics,
+    ) -> Result<Vec<Found>> {
+        let chunk = self.source.scan(scan, self.after.as_ref(), size).await?;
+        metrics.entries += chunk.rows.len() as u64;
+        self.fetch(chunk).await
+    }
+
+    async fn fetch(&mut self, chunk: Chunk<Entry>) -> Result<Vec<Found>> {
+        self.ended = !chunk.more;
+        let Some(last) = chunk.rows.last() else { return Ok(Vec::new()) };
+        self.after = Some(last.clone());
+        let keys: Vec<Bytes> = chunk.rows.iter().map(|entry| entry.item.clone()).collect();
+        let bodies = self.source.fetch(&keys).await?;
+        let found = |(entry, body): (Entry, Option<Bytes>)| {
+            let document = Document { key: entry.item, body: body? };
+            Some(Found { document, value: entry.value })
+        };
+        Ok(chunk.rows.into_iter().zip(bodies).filter_map(found).collect())
+    }
+}
+
+fn count<'d>(metrics: &mut Metrics, documents: impl Iterator<Item = &'d Document>) {
+    for document in documents {
+        metrics.documents += 1;
+        metrics.document_bytes += document.body.len() as u64;
+    }
+}

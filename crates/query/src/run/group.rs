@@ -1,0 +1,160 @@
+//! `GROUP BY` and aggregates.
+//!
+//! Groups are given in the order of their keys. Where they take more memory than allowed, the
+//! last in that order are given up for this page, and a later one computes them: no group is ever
+//! wrong, and none is held that the page cannot use.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use model::Result;
+
+use super::place::foreign;
+use super::stream::Seen;
+use super::{Page, Place, Run, Sheet};
+use crate::bound::Grouping;
+use crate::eval::Frame;
+use crate::eval::block::{GROUP_BYTES, Group};
+use crate::eval::rows::Rows;
+use crate::limits;
+use crate::source::{Document, Source};
+
+/// The groups of a page so far.
+struct Groups {
+    groups: BTreeMap<Vec<u8>, Group>,
+    bytes: usize,
+    /// Groups up to here were given before.
+    after: Option<Bytes>,
+    /// From here on groups were given up.
+    cut: Option<Vec<u8>>,
+}
+
+impl<S: Source> Run<'_, S> {
+    pub(super) async fn grouped(&self, mut sheet: Sheet, place: Place) -> Result<Page> {
+        let Some(grouping) = &self.block().grouping else { return Err(foreign()) };
+        let after = match place {
+            Place::Start => None,
+            Place::Group { identity } => Some(identity),
+            _ => return Err(foreign()),
+        };
+        // Whether an output came before is only known by making the earlier ones again.
+        let remake = self.block().distinct;
+        let known = after.clone().filter(|_| !remake);
+        let mut groups = Groups { groups: BTreeMap::new(), bytes: 0, after: known, cut: None };
+        if grouping.keys.is_empty() && after.is_none() {
+            groups.groups.insert(Vec::new(), grouping.begin(Vec::new()));
+        }
+        if !self.counted(grouping, &mut groups, &mut sheet).await? {
+            let mut cursor = self.cursor(&self.plan.access);
+            while !cursor.has_ended() {
+                for found in cursor.next(&mut sheet.metrics).await? {
+                    self.group_item(grouping, &found.document, &mut groups, &mut sheet)?;
+                    self.breathe().await?;
+                }
+            }
+        }
+        self.give(grouping, groups, after.filter(|_| remake), sheet)
+    }
+
+    /// A count that an index knows without reading anything.
+    async fn counted(
+        &self,
+        grouping: &Grouping,
+        groups: &mut Groups,
+        sheet: &mut Sheet,
+    ) -> Result<bool> {
+        let Some(scan) = &self.plan.count else { return Ok(false) };
+        let Some(count) = self.source.count(scan).await? else { return Ok(false) };
+        let Some(group) = groups.groups.get_mut(&Vec::new()) else { return Ok(false) };
+        debug_assert!(grouping.keys.is_empty());
+        group.accumulators.iter_mut().for_each(|accumulator| accumulator.add_count(count));
+        sheet.metrics.kept += count;
+        Ok(true)
+    }
+
+    fn group_item<'a>(
+        &'a self,
+        grouping: &'a Grouping,
+        document: &Document,
+        groups: &mut Groups,
+        sheet: &mut Sheet,
+    ) -> Result<()> {
+        let block = self.block();
+        self.context.budget.begin_row();
+        let mut frame = Frame::new(self.context, self.bound().slots, &document.body);
+        let mut rows = Rows::new(block);
+        while rows.next(&mut frame)? {
+            if block.passes(&mut frame)? {
+                sheet.metrics.kept += 1;
+                groups.add(grouping, &mut frame)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn give(
+        &self,
+        grouping: &Grouping,
+        groups: Groups,
+        given: Option<Bytes>,
+        mut sheet: Sheet,
+    ) -> Result<Page> {
+        let block = self.block();
+        let mut seen = block.distinct.then(Seen::default);
+        let mut frame = Frame::empty(self.context, self.bound().slots);
+        let mut last: Option<Bytes> = given.clone();
+        let count = groups.groups.len();
+        let cut = groups.cut.is_some();
+        for (at, (identity, group)) in groups.groups.into_iter().enumerate() {
+            grouping.place(group, &mut frame);
+            let value = block.output(&mut frame)?;
+            let new = match &mut seen {
+                Some(seen) if value.is_defined() => seen.is_new(&value)?,
+                _ => value.is_defined(),
+            };
+            let before = given.as_ref().is_some_and(|given| identity <= given.to_vec());
+            if new && !before {
+                sheet.put(&value)?;
+            }
+            last = Some(identity.into());
+            if sheet.is_full() && !before {
+                let more = cut || at + 1 < count;
+                return Ok(sheet.finish(last.filter(|_| more).map(group_place)));
+            }
+        }
+        Ok(sheet.finish(last.filter(|_| cut).map(group_place)))
+    }
+}
+
+fn group_place(identity: Bytes) -> Place {
+    Place::Group { identity }
+}
+
+impl Groups {
+    fn add<'a>(&mut self, grouping: &'a Grouping, frame: &mut Frame<'a>) -> Result<()> {
+        let (identity, keys) = grouping.keys_of(frame)?;
+        let given = self.after.as_ref().is_some_and(|after| identity[..] <= after[..]);
+        let given_up = self.cut.as_ref().is_some_and(|cut| identity >= *cut);
+        if given || given_up {
+            return Ok(());
+        }
+        let size = identity.len() * 2 + GROUP_BYTES;
+        let group = self.groups.entry(identity).or_insert_with(|| {
+            self.bytes += size;
+            grouping.begin(keys)
+        });
+        self.bytes += grouping.add(group, frame)?;
+        while self.bytes > limits::MEMORY_BYTES && self.groups.len() > 1 {
+            self.give_up_last();
+        }
+        Ok(())
+    }
+
+    fn give_up_last(&mut self) {
+        let Some((identity, group)) = self.groups.pop_last() else { return };
+        let grown: usize = group.accumulators.iter().map(|a| a.weight()).sum();
+        let size = identity.len() * 2 + GROUP_BYTES + grown;
+        self.bytes = self.bytes.saturating_sub(size);
+        self.cut = Some(identity);
+    }
+}

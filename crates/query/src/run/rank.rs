@@ -1,0 +1,217 @@
+//! `ORDER BY RANK`: scores by words (BM25) and by vectors, alone or fused by their ranks.
+//!
+//! Words are weighed against all items in reach, not only those that pass the filter, so every
+//! item is looked at. The scores of all rows are held, up to the limit.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use model::Result;
+
+use super::place::foreign;
+use super::{Page, Place, Run, Sheet};
+use crate::bind::{Component, Score};
+use crate::error::too_much;
+use crate::eval::Frame;
+use crate::function::text;
+use crate::limits;
+use crate::plan::Access;
+use crate::source::{Document, Source};
+
+/// How quickly the weight of a repeated word is used up.
+const K1: f64 = 1.2;
+/// How much long texts are held against them.
+const B: f64 = 0.75;
+/// How little the very first ranks count more than the next.
+const RRF_K: f64 = 60.0;
+
+/// What a component knows of one row.
+enum Part {
+    /// How often each term occurs, and how many words there are.
+    Words(Vec<u32>, u32),
+    Distance(f64),
+    Nothing,
+}
+
+struct Row {
+    row: Bytes,
+    parts: Vec<Part>,
+}
+
+/// What a component of words knows of all items.
+#[derive(Default, Clone)]
+struct Corpus {
+    items: u64,
+    words: u64,
+    /// Items that have each term.
+    hits: Vec<u64>,
+}
+
+impl<S: Source> Run<'_, S> {
+    pub(super) async fn ranked(&self, mut sheet: Sheet, place: Place) -> Result<Page> {
+        let mut given = match place {
+            Place::Start => 0,
+            Place::Count { rows } => rows,
+            _ => return Err(foreign()),
+        };
+        let Some(rank) = &self.bound().order.rank else { return Err(foreign()) };
+        let components = &rank.components;
+        let terms = self.terms(components)?;
+        let mut corpora: Vec<Corpus> = terms
+            .iter()
+            .map(|terms| Corpus { hits: vec![0; terms.len()], ..Corpus::default() })
+            .collect();
+        let mut rows = Vec::new();
+        let mut bytes = 0;
+        let mut cursor = self.cursor(&Access::Documents);
+        while !cursor.has_ended() {
+            for found in cursor.next(&mut sheet.metrics).await? {
+                let row = self.row(components, &terms, &mut corpora, &found.document)?;
+                if let Some(row) = row {
+                    bytes += row.row.len() + 32 * (row.parts.len() + 1);
+                    rows.push(row);
+                }
+                if bytes > limits::MEMORY_BYTES {
+                    return Err(too_much("bytes of ranked rows", limits::MEMORY_BYTES));
+                }
+                self.breathe().await?;
+            }
+        }
+        let order = order(components, &corpora, &rows, rank.fused);
+        let count = order.len() as u64;
+        for at in order.into_iter().skip(usize::try_from(given).unwrap_or(usize::MAX)) {
+            sheet.put_row(rows[at].row.clone())?;
+            given += 1;
+            if sheet.is_full() {
+                break;
+            }
+        }
+        Ok(sheet.finish((given < count).then_some(Place::Count { rows: given })))
+    }
+
+    /// The words that each component looks for.
+    fn terms(&self, components: &[Component]) -> Result<Vec<Vec<String>>> {
+        let mut frame = Frame::empty(self.context, self.bound().slots);
+        let mut all = Vec::with_capacity(components.len());
+        for component in components {
+            let mut words = Vec::new();
+            if let Score::Text { path, terms, .. } = &component.score {
+                let language = text::language(path.as_deref(), self.context.settings);
+                for term in terms {
+                    if let Some(term) = term.eval(&mut frame)?.as_str() {
+                        words.extend(text::words(term, language));
+                    }
+                }
+                words.sort_unstable();
+                words.dedup();
+            }
+            all.push(words);
+        }
+        Ok(all)
+    }
+
+    /// What one item adds to the corpora, and its row if it passes the filter.
+    fn row(
+        &self,
+        components: &[Component],
+        terms: &[Vec<String>],
+        corpora: &mut [Corpus],
+        document: &Document,
+    ) -> Result<Option<Row>> {
+        let block = self.block();
+        self.context.budget.begin_row();
+        let mut frame = Frame::new(self.context, self.bound().slots, &document.body);
+        let mut parts = Vec::with_capacity(components.len());
+        for ((component, terms), corpus) in components.iter().zip(terms).zip(corpora) {
+            parts.push(match &component.score {
+                Score::Vector { distance, .. } => {
+                    distance.eval(&mut frame)?.as_f64().map_or(Part::Nothing, Part::Distance)
+                }
+                Score::Text { text, path, .. } => {
+                    let language = text::language(path.as_deref(), self.context.settings);
+                    match text.eval(&mut frame)?.as_str() {
+                        Some(text) => words_of(text, language, terms, corpus),
+                        None => Part::Nothing,
+                    }
+                }
+            });
+        }
+        let mut out = Vec::new();
+        let passes = block.passes(&mut frame)? && block.output(&mut frame)?.write_into(&mut out);
+        Ok(passes.then(|| Row { row: out.into(), parts }))
+    }
+}
+
+fn words_of(text: &str, language: text::Language, terms: &[String], corpus: &mut Corpus) -> Part {
+    let mut counts: HashMap<String, u32> = HashMap::new();
+    let mut length = 0;
+    for word in text::words(text, language) {
+        length += 1;
+        *counts.entry(word).or_default() += 1;
+    }
+    let found: Vec<u32> = terms.iter().map(|term| counts.get(term).copied().unwrap_or(0)).collect();
+    corpus.items += 1;
+    corpus.words += u64::from(length);
+    for (hits, found) in corpus.hits.iter_mut().zip(&found) {
+        *hits += u64::from(*found > 0);
+    }
+    Part::Words(found, length)
+}
+
+/// The rows from best to worst.
+fn order(components: &[Component], corpora: &[Corpus], rows: &[Row], fused: bool) -> Vec<usize> {
+    let mut totals = vec![0.0; rows.len()];
+    for (at, component) in components.iter().enumerate() {
+        let scores: Vec<f64> =
+            rows.iter().map(|row| score(component, &corpora[at], &row.parts[at])).collect();
+        if !fused {
+            totals = scores;
+            continue;
+        }
+        for (total, rank) in totals.iter_mut().zip(ranks(&scores, component.weight < 0.0)) {
+            *total += component.weight.abs() / (RRF_K + rank as f64);
+        }
+    }
+    let mut order: Vec<usize> = (0..rows.len()).collect();
+    order.sort_by(|a, b| totals[*b].total_cmp(&totals[*a]).then(a.cmp(b)));
+    order
+}
+
+/// More is better; what cannot be scored is worst.
+fn score(component: &Component, corpus: &Corpus, part: &Part) -> f64 {
+    match (part, &component.score) {
+        (Part::Distance(distance), Score::Vector { ascending: true, .. }) => -distance,
+        (Part::Distance(distance), _) => *distance,
+        (Part::Words(found, length), _) => {
+            let average = corpus.words as f64 / (corpus.items.max(1)) as f64;
+            let weight = |(found, hits): (&u32, &u64)| {
+                let (count, hits) = (f64::from(*found), *hits as f64);
+                let rarity = (1.0 + (corpus.items as f64 - hits + 0.5) / (hits + 0.5)).ln();
+                let longer = f64::from(*length) / average.max(f64::MIN_POSITIVE);
+                rarity * count * (K1 + 1.0) / (count + K1 * (1.0 - B + B * longer))
+            };
+            found.iter().zip(&corpus.hits).map(weight).sum()
+        }
+        (Part::Nothing, _) => f64::NEG_INFINITY,
+    }
+}
+
+/// Ranks from 1, ties sharing one; backwards where the weight is negative.
+fn ranks(scores: &[f64], backwards: bool) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..scores.len()).collect();
+    order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]));
+    if backwards {
+        order.reverse();
+    }
+    let mut ranks = vec![0; scores.len()];
+    let mut previous: Option<(f64, usize)> = None;
+    for (place, at) in order.into_iter().enumerate() {
+        let rank = match previous {
+            Some((score, rank)) if score == scores[at] => rank,
+            _ => place + 1,
+        };
+        previous = Some((scores[at], rank));
+        ranks[at] = rank;
+    }
+    ranks
+}

@@ -1,0 +1,387 @@
+//! `ORDER BY`: by an index that has the order, or by keeping the best rows of a pass over all.
+//!
+//! A pass keeps no more rows than the page can use, so memory does not grow with the data. The
+//! place of a row is its order key, whichever way it was found.
+
+use std::cmp::Ordering;
+use std::collections::{BinaryHeap, HashMap};
+
+use bytes::Bytes;
+use model::Result;
+
+use super::cursor::Found;
+use super::place::{ALL_ROWS, foreign};
+use super::{Page, Place, Run, Sheet};
+use crate::bind::Order;
+use crate::error::too_much;
+use crate::eval::Frame;
+use crate::eval::rows::Rows;
+use crate::limits;
+use crate::plan::{Access, OrderScan};
+use crate::source::Source;
+use crate::value::{Value, identity_into, sort_key_into};
+
+/// Where a row stands in the order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Rank {
+    key: Bytes,
+    item: Bytes,
+    row: u32,
+    /// Ties are broken by item, backwards where the first key descends.
+    backwards: bool,
+}
+
+impl Ord for Rank {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let tie = self.item.cmp(&other.item).then(self.row.cmp(&other.row));
+        let tie = if self.backwards { tie.reverse() } else { tie };
+        self.key.cmp(&other.key).then(tie)
+    }
+}
+
+impl PartialOrd for Rank {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// A row kept by a pass.
+#[derive(PartialEq, Eq)]
+struct Kept {
+    rank: Rank,
+    row: Bytes,
+}
+
+impl Ord for Kept {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.rank.cmp(&other.rank)
+    }
+}
+
+impl PartialOrd for Kept {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// Which rows a pass looks for.
+#[derive(Clone, Copy, PartialEq)]
+enum Part {
+    All,
+    /// Those without a value for the first key, which the index does not have.
+    Missing,
+}
+
+impl<S: Source> Run<'_, S> {
+    pub(super) async fn ordered(&self, mut sheet: Sheet, place: Place) -> Result<Page> {
+        let backwards = self.bound().order.keys.first().is_some_and(|key| key.descending);
+        let mut after = match place {
+            Place::Start => None,
+            Place::Ordered { key, item, row } => Some(Rank { key, item, row, backwards }),
+            _ => return Err(foreign()),
+        };
+        if self.block().distinct {
+            return self.distinct_ordered(sheet, after).await;
+        }
+        let Some(order_scan) = &self.plan.order else {
+            let more = self.passes(&mut sheet, &mut after, Part::All).await?;
+            return Ok(self.finish_ordered(sheet, after, more));
+        };
+        // Ascending, what is missing comes first; descending, last.
+        let in_missing = after.as_ref().is_none_or(is_missing);
+        let mut more = false;
+        if order_scan.missing && !backwards && in_missing {
+            more = self.passes(&mut sheet, &mut after, Part::Missing).await? || sheet.is_full();
+        }
+        let in_entries = !backwards || after.as_ref().is_none_or(|rank| !is_missing(rank));
+        if !more && in_entries {
+            more = self.by_index(order_scan, &mut sheet, &mut after).await?;
+        }
+        if !more && order_scan.missing && backwards {
+            more = self.passes(&mut sheet, &mut after, Part::Missing).await?;
+        }
+        Ok(self.finish_ordered(sheet, after, more))
+    }
+
+    fn finish_ordered(&self, sheet: Sheet, after: Option<Rank>, more: bool) -> Page {
+        let next = after.filter(|_| more);
+        sheet.finish(next.map(|Rank { key, item, row, .. }| Place::Ordered { key, item, row }))
+    }
+
+    /// Rows in the order of an index. True where the page is full before the end.
+    async fn by_index(
+        &self,
+        order_scan: &OrderScan,
+        sheet: &mut Sheet,
+        after: &mut Option<Rank>,
+    ) -> Result<bool> {
+        let mut cursor = self.cursor(&Access::Stream(order_scan.scan.clone()));
+        let mut begun = None;
+        if let Some(rank) = after.as_ref().filter(|rank| !order_scan.missing || !is_missing(rank)) {
+            let value = order_scan.entry_value(&rank.key);
+            cursor.seek(value.clone(), rank.item.clone());
+            if rank.row != ALL_ROWS && !self.block().from.is_empty() {
+                let document = cursor.document(&rank.item, &mut sheet.metrics).await?;
+                begun = document.map(|document| Found { document, value });
+            }
+        }
+        loop {
+            let chunk = match begun.take() {
+                Some(found) => vec![found],
+                None => cursor.next(&mut sheet.metrics).await?,
+            };
+            for (at, found) in chunk.iter().enumerate() {
+                let full = self.indexed_rows(order_scan, found, sheet, after).await?;
+                if full {
+                    let last =
+                        self.block().from.is_empty() && cursor.has_ended() && at + 1 == chunk.len();
+                    return Ok(!last || order_scan.missing);
+                }
+            }
+            if cursor.has_ended() {
+                return Ok(false);
+            }
+        }
+    }
+
+    async fn indexed_rows(
+        &self,
+        order_scan: &OrderScan,
+        found: &Found,
+        sheet: &mut Sheet,
+        after: &mut Option<Rank>,
+    ) -> Result<bool> {
+        let block = self.block();
+        let backwards = self.bound().order.keys.first().is_some_and(|key| key.descending);
+        let key = order_scan.order_key(&found.value);
+        self.context.budget.begin_row();
+        let mut frame = Frame::new(self.context, self.bound().slots, &found.document.body);
+        // An item that changed since its entry was read has its place elsewhere.
+        if order_key(&self.bound().order, &mut frame)? != key {
+            return Ok(false);
+        }
+        for (number, value) in rows_in_order(block, &mut frame, backwards)? {
+            let rank =
+                Rank { key: key.clone(), item: found.document.key.clone(), row: number, backwards };
+            if after.as_ref().is_some_and(|after| rank <= *after) {
+                continue;
+            }
+            *after = Some(rank);
+            sheet.metrics.kept += 1;
+            super::stream::put(sheet, &value, &found.document)?;
+            let over = self.breathe().await?;
+            if sheet.is_full() || over {
+                return Ok(true);
+            }
+        }
+        Ok(self.breathe().await? && after.is_some())
+    }
+
+    /// Passes over all items, each keeping the best rows after those given. True where the page is
+    /// full before the end.
+    async fn passes(
+        &self,
+        sheet: &mut Sheet,
+        after: &mut Option<Rank>,
+        part: Part,
+    ) -> Result<bool> {
+        loop {
+            let room = sheet.room().clamp(1, PASS_ROWS);
+            let (kept, cut) = self.pass(room, after.as_ref(), part, sheet).await?;
+            let found = kept.len();
+            for (at, kept) in kept.into_iter().enumerate() {
+                *after = Some(kept.rank);
+                sheet.put_row(kept.row)?;
+                if sheet.is_full() {
+                    return Ok(cut || at + 1 < found);
+                }
+            }
+            if !cut {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// The best rows of one pass in their order, and whether there were more.
+    async fn pass(
+        &self,
+        room: usize,
+        after: Option<&Rank>,
+        part: Part,
+        sheet: &mut Sheet,
+    ) -> Result<(Vec<Kept>, bool)> {
+        let mut best: BinaryHeap<Kept> = BinaryHeap::new();
+        let (mut bytes, mut cut) = (0, false);
+        let mut cursor = self.cursor(&self.plan.access);
+        while !cursor.has_ended() {
+            for found in cursor.next(&mut sheet.metrics).await? {
+                self.candidates(&found, part, |rank, value| {
+                    if after.is_some_and(|after| rank <= *after) {
+                        return Ok(());
+                    }
+                    if best.len() >= room && best.peek().is_some_and(|worst| rank > worst.rank) {
+                        cut = true;
+                        return Ok(());
+                    }
+                    let mut row = Vec::new();
+                    if value.write_into(&mut row) {
+                        bytes += row.len() + rank.key.len() + KEPT_BYTES;
+                        best.push(Kept { rank, row: row.into() });
+                    }
+                    // The worst goes while there are too many, or they take too much; one stays.
+                    while best.len() > room || (bytes > limits::MEMORY_BYTES && best.len() > 1) {
+                        cut = true;
+                        if let Some(worst) = best.pop() {
+                            bytes -= worst.row.len() + worst.rank.key.len() + KEPT_BYTES;
+                        }
+                    }
+                    Ok(())
+                })?;
+                self.breathe().await?;
+            }
+        }
+        Ok((best.into_sorted_vec(), cut))
+    }
+
+    /// The rows of an item that pass the filter, each with its place in the order.
+    fn candidates(
+        &self,
+        found: &Found,
+        part: Part,
+        mut take: impl FnMut(Rank, Value<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let (block, order) = (self.block(), &self.bound().order);
+        let backwards = order.keys.first().is_some_and(|key| key.descending);
+        self.context.budget.begin_row();
+        let mut frame = Frame::new(self.context, self.bound().slots, &found.document.body);
+        let mut rows = Rows::new(block);
+        let mut number = 0;
+        while rows.next(&mut frame)? {
+            number += 1;
+            if !block.passes(&mut frame)? {
+                continue;
+            }
+            let key = order_key(order, &mut frame)?;
+            if part == Part::Missing && !is_missing_key(&key, backwards) {
+                continue;
+            }
+            let value = block.output(&mut frame)?;
+            if value.is_defined() {
+                let item = found.document.key.clone();
+                take(Rank { key, item, row: number, backwards }, value)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// `DISTINCT` with `ORDER BY`: every value stands where its first row does. All different
+    /// values are held, up to the limit.
+    async fn distinct_ordered(&self, mut sheet: Sheet, after: Option<Rank>) -> Result<Page> {
+        let mut firsts: HashMap<Vec<u8>, Kept> = HashMap::new();
+        let mut bytes = 0;
+        let mut cursor = self.cursor(&self.plan.access);
+        while !cursor.has_ended() {
+            for found in cursor.next(&mut sheet.metrics).await? {
+                self.candidates(&found, Part::All, |rank, value| {
+                    let mut row = Vec::new();
+                    if !value.write_into(&mut row) {
+                        return Ok(());
+                    }
+                    let mut identity = Vec::new();
+                    identity_into(&value, &mut identity);
+                    let size = identity.len() + row.len() + rank.key.len() + KEPT_BYTES;
+                    let kept = Kept { rank, row: row.into() };
+                    match firsts.get_mut(&identity) {
+                        Some(first) if kept.rank < first.rank => *first = kept,
+                        Some(_) => {}
+                        None => {
+                            bytes += size;
+                            firsts.insert(identity, kept);
+                        }
+                    }
+                    if bytes > limits::MEMORY_BYTES {
+                        return Err(too_much("bytes of different values", limits::MEMORY_BYTES));
+                    }
+                    Ok(())
+                })?;
+                self.breathe().await?;
+            }
+        }
+        let mut rows: Vec<Kept> = firsts.into_values().collect();
+        rows.retain(|kept| after.as_ref().is_none_or(|after| kept.rank > *after));
+        rows.sort_unstable();
+        let count = rows.len();
+        let mut reached = after;
+        for (at, kept) in rows.into_iter().enumerate() {
+            reached = Some(kept.rank);
+            sheet.put_row(kept.row)?;
+            if sheet.is_full() {
+                return Ok(self.finish_ordered(sheet, reached, at + 1 < count));
+            }
+        }
+        Ok(self.finish_ordered(sheet, reached, false))
+    }
+}
+
+/// Rows that one pass keeps at most.
+const PASS_ROWS: usize = 20_000;
+/// About what a kept row takes beside its bytes.
+const KEPT_BYTES: usize = 160;
+
+/// The rows of one item in the order that ties have.
+fn rows_in_order<'a>(
+    block: &'a crate::bound::Block,
+    frame: &mut Frame<'a>,
+    backwards: bool,
+) -> Result<std::vec::IntoIter<(u32, Value<'a>)>> {
+    let mut all = Vec::new();
+    let mut rows = Rows::new(block);
+    let (mut number, mut weight) = (0, 0);
+    while rows.next(frame)? {
+        number += 1;
+        if block.passes(frame)? {
+            let value = block.output(frame)?;
+            weight += value.weight();
+            if weight > limits::MEMORY_BYTES {
+                return Err(too_much("bytes of the rows of one item", limits::MEMORY_BYTES));
+            }
+            if value.is_defined() {
+                all.push((number, value));
+            }
+        }
+    }
+    if backwards {
+        all.reverse();
+    }
+    Ok(all.into_iter())
+}
+
+/// The order key of the current row: bytes that compare as the keys of `ORDER BY` say.
+fn order_key<'a>(order: &'a Order, frame: &mut Frame<'a>) -> Result<Bytes> {
+    let mut out = Vec::new();
+    for key in &order.keys {
+        let value = key.node.eval(frame)?;
+        let start = out.len();
+        if key.path.is_none() && value.is_undefined() {
+            // What has no distance comes after everything that has one.
+            out.push(0xFF);
+            continue;
+        }
+        sort_key_into(&value, &mut out);
+        if key.descending {
+            out[start..].iter_mut().for_each(|byte| *byte = !*byte);
+        }
+    }
+    Ok(out.into())
+}
+
+fn is_missing_key(key: &Bytes, backwards: bool) -> bool {
+    let mut missing = Vec::new();
+    sort_key_into(&Value::Undefined, &mut missing);
+    let byte = if backwards { !missing[0] } else { missing[0] };
+    key.first() == Some(&byte)
+}
+
+fn is_missing(rank: &Rank) -> bool {
+    is_missing_key(&rank.key, rank.backwards)
+}
