@@ -40,3 +40,7 @@ pub const PATTERN_BYTES: usize = 16 * 1024;
 pub const PATTERN_PROGRAM_BYTES: usize = 2 * 1024 * 1024;
 /// Steps that compiling a regular expression counts for.
 pub const PATTERN_STEPS: u64 = 10_000;
+/// Longest word of a full text; of longer ones the beginning counts.
+pub const WORD_BYTES: usize = 255;
+/// Letters by which a word sought in a full text may differ.
+pub const FUZZY_LETTERS: usize = 2;

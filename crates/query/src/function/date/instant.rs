@@ -161,12 +161,13 @@ fn date_of_day(day: i64) -> [i64; 3] {
 mod tests {
     use super::*;
 
-    /// Every day of the calendar, one after the other, by the rules of the calendar alone.
+    /// Every day of a whole cycle, one after the other, by the rules of the calendar alone; and
+    /// the ends of every year there is.
     #[test]
-    fn all_days_follow_each_other() {
-        let mut expected = [1, 1, 1];
-        let mut ticks = FIRST;
-        while ticks <= LAST {
+    fn days_follow_each_other() {
+        let mut expected = [1601, 1, 1];
+        let mut ticks = Instant::BINS_FROM.ticks();
+        while expected[0] < 2002 {
             let instant = Instant::at(ticks).expect("a moment");
             assert_eq!(instant.date(), expected);
             assert_eq!(Instant::new(expected, [0; 3], 0), Some(instant));
@@ -180,8 +181,15 @@ mod tests {
             };
             ticks += DAY;
         }
-        assert_eq!(expected, [10_000, 1, 1]);
+        let mut next = FIRST;
+        for year in 1..=9999 {
+            let first = Instant::new([year, 1, 1], [0; 3], 0).expect("a moment");
+            let last = Instant::new([year, 12, 31], [23, 59, 59], SECOND - 1).expect("a moment");
+            assert_eq!((first.ticks(), first.date()), (next, [year, 1, 1]));
+            assert_eq!(last.date(), [year, 12, 31]);
+            next = last.ticks() + 1;
+        }
+        assert_eq!(next, LAST + 1);
         assert_eq!(Instant::EPOCH.date(), [1970, 1, 1]);
-        assert_eq!(Instant::BINS_FROM.date(), [1601, 1, 1]);
     }
 }
