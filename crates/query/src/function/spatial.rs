@@ -21,6 +21,9 @@ mod shape;
 mod simple;
 mod vector;
 
+#[cfg(test)]
+mod tests;
+
 pub use bounds::{bounds, grown};
 
 pub(super) const TABLE: &[Function] = &[

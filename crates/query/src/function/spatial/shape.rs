@@ -1,6 +1,6 @@
 //! From GeoJSON to positions, and why not.
 
-use model::Result;
+use model::{Error, Result};
 
 use crate::value::{Type, Value};
 use crate::world::Budget;
@@ -24,55 +24,31 @@ pub(super) type Ring = Vec<Position>;
 /// Why something is no geometry.
 pub(super) type Reason = &'static str;
 
-type Read<T> = Result<std::result::Result<T, Reason>>;
-
-/// Leaves with the reason where there is one.
-macro_rules! sound {
-    ($read:expr) => {
-        match $read {
-            Ok(value) => value,
-            Err(reason) => return Ok(Err(reason)),
-        }
-    };
+/// Why reading stopped.
+enum Stop {
+    Unsound(Reason),
+    Limit(Error),
 }
 
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self::Limit(error)
+    }
+}
+
+type Read<T> = std::result::Result<T, Stop>;
+
 impl Shape {
-    /// The geometry that a value describes.
-    pub(super) fn read(budget: &Budget, value: &Value<'_>, planar: bool) -> Read<Self> {
-        if value.kind() != Type::Object {
-            return Ok(Err("A geometry must be an object with a type and coordinates."));
-        }
-        if !planar && !is_wgs84(&value.member("crs")) {
-            return Ok(Err("The coordinate reference system must be WGS-84."));
-        }
-        let coordinates = value.member("coordinates");
-        let reader = Reader { budget, planar };
-        match value.member("type").as_str() {
-            Some("Point") => Ok(reader.position(&coordinates)?.map(Self::Point)),
-            Some("LineString") => {
-                let line = sound!(reader.positions(&coordinates)?);
-                if line.len() < 2 {
-                    return Ok(Err("A LineString must have at least two positions."));
-                }
-                Ok(Ok(Self::Line(line)))
-            }
-            Some("Polygon") => {
-                Ok(reader.polygon(&coordinates)?.map(|polygon| Self::Areas(vec![polygon])))
-            }
-            Some("MultiPolygon") => {
-                let Some(polygons) = coordinates.elements() else {
-                    return Ok(Err("The coordinates of a MultiPolygon must be an array."));
-                };
-                let mut areas = Vec::new();
-                for polygon in polygons {
-                    areas.push(sound!(reader.polygon(&polygon)?));
-                }
-                if areas.is_empty() {
-                    return Ok(Err("A MultiPolygon must have at least one polygon."));
-                }
-                Ok(Ok(Self::Areas(areas)))
-            }
-            _ => Ok(Err("The type must be Point, LineString, Polygon or MultiPolygon.")),
+    /// The geometry that a value describes, or why it is none.
+    pub(super) fn read(
+        budget: &Budget,
+        value: &Value<'_>,
+        planar: bool,
+    ) -> Result<std::result::Result<Self, Reason>> {
+        match (Reader { budget, planar }).shape(value) {
+            Ok(shape) => Ok(Ok(shape)),
+            Err(Stop::Unsound(reason)) => Ok(Err(reason)),
+            Err(Stop::Limit(error)) => Err(error),
         }
     }
 }
@@ -83,63 +59,93 @@ struct Reader<'b> {
 }
 
 impl Reader<'_> {
+    fn shape(&self, value: &Value<'_>) -> Read<Shape> {
+        if value.kind() != Type::Object {
+            return unsound("A geometry must be an object with a type and coordinates.");
+        }
+        if !self.planar && !is_wgs84(&value.member("crs")) {
+            return unsound("The coordinate reference system must be WGS-84.");
+        }
+        let coordinates = value.member("coordinates");
+        match value.member("type").as_str() {
+            Some("Point") => self.position(&coordinates).map(Shape::Point),
+            Some("LineString") => {
+                let line = self.positions(&coordinates)?;
+                if line.len() < 2 {
+                    return unsound("A LineString must have at least two positions.");
+                }
+                Ok(Shape::Line(line))
+            }
+            Some("Polygon") => Ok(Shape::Areas(vec![self.polygon(&coordinates)?])),
+            Some("MultiPolygon") => self.polygons(&coordinates).map(Shape::Areas),
+            _ => unsound("The type must be Point, LineString, Polygon or MultiPolygon."),
+        }
+    }
+
     fn position(&self, value: &Value<'_>) -> Read<Position> {
-        const REASON: Reason = "A position must be an array of at least two numbers.";
         self.budget.spend(1)?;
-        let Some(mut numbers) = value.elements() else { return Ok(Err(REASON)) };
+        let mut numbers = value.elements().into_iter().flatten();
         let mut next = || numbers.next().and_then(|number| number.as_f64());
-        let (Some(x), Some(y)) = (next(), next()) else { return Ok(Err(REASON)) };
+        let (Some(x), Some(y)) = (next(), next()) else {
+            return unsound("A position must be an array of at least two numbers.");
+        };
         if !(x.is_finite() && y.is_finite()) {
-            return Ok(Err(REASON));
+            return unsound("The numbers of a position must be finite.");
         }
-        if self.planar {
-            return Ok(Ok([x, y]));
+        if !self.planar && !(-90.0..=90.0).contains(&y) {
+            return unsound("Latitude values must be between -90 and 90 degrees.");
         }
-        if !(-90.0..=90.0).contains(&y) {
-            return Ok(Err("Latitude values must be between -90 and 90 degrees."));
+        if !self.planar && !(-180.0..=180.0).contains(&x) {
+            return unsound("Longitude values must be between -180 and 180 degrees.");
         }
-        if !(-180.0..=180.0).contains(&x) {
-            return Ok(Err("Longitude values must be between -180 and 180 degrees."));
-        }
-        Ok(Ok([x, y]))
+        Ok([x, y])
     }
 
     fn positions(&self, value: &Value<'_>) -> Read<Vec<Position>> {
         let Some(elements) = value.elements() else {
-            return Ok(Err("Coordinates must be an array of positions."));
+            return unsound("Coordinates must be an array of positions.");
         };
-        let mut positions = Vec::new();
-        for element in elements {
-            positions.push(sound!(self.position(&element)?));
+        elements.map(|element| self.position(&element)).collect()
+    }
+
+    fn polygons(&self, value: &Value<'_>) -> Read<Vec<Vec<Ring>>> {
+        let elements = value.elements().into_iter().flatten();
+        let polygons: Vec<_> =
+            elements.map(|polygon| self.polygon(&polygon)).collect::<Read<_>>()?;
+        if polygons.is_empty() {
+            return unsound("A MultiPolygon must be an array of at least one polygon.");
         }
-        Ok(Ok(positions))
+        Ok(polygons)
     }
 
     fn polygon(&self, value: &Value<'_>) -> Read<Vec<Ring>> {
-        let Some(elements) = value.elements() else {
-            return Ok(Err("The coordinates of a polygon must be an array of rings."));
-        };
-        let mut rings = Vec::new();
-        for element in elements {
-            let mut ring = sound!(self.positions(&element)?);
-            if ring.len() < 4 {
-                return Ok(Err("A ring of a polygon must have at least four positions."));
-            }
-            if ring.first() != ring.last() {
-                return Ok(Err("A ring of a polygon must end where it starts."));
-            }
-            ring.dedup();
-            ring.pop();
-            if ring.len() < 3 {
-                return Ok(Err("A ring of a polygon must have three different positions."));
-            }
-            rings.push(ring);
-        }
+        let elements = value.elements().into_iter().flatten();
+        let rings: Vec<_> = elements.map(|ring| self.ring(&ring)).collect::<Read<_>>()?;
         if rings.is_empty() {
-            return Ok(Err("A polygon must have at least one ring."));
+            return unsound("A polygon must be an array of at least one ring.");
         }
-        Ok(Ok(rings))
+        Ok(rings)
     }
+
+    fn ring(&self, value: &Value<'_>) -> Read<Ring> {
+        let mut ring = self.positions(value)?;
+        if ring.len() < 4 {
+            return unsound("A ring of a polygon must have at least four positions.");
+        }
+        if ring.first() != ring.last() {
+            return unsound("A ring of a polygon must end where it starts.");
+        }
+        ring.dedup();
+        ring.pop();
+        if ring.len() < 3 {
+            return unsound("A ring of a polygon must have three different positions.");
+        }
+        Ok(ring)
+    }
+}
+
+fn unsound<T>(reason: Reason) -> Read<T> {
+    Err(Stop::Unsound(reason))
 }
 
 /// No system named is WGS-84 too.
