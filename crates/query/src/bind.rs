@@ -19,8 +19,8 @@ mod fold;
 mod order;
 mod query;
 
-pub(crate) use order::{Component, Order, Score};
-pub(crate) use query::{aggregate_of, has_aggregate, names_of};
+pub(crate) use order::{Component, Order, Rank, Score};
+pub(crate) use query::{aggregate_in, aggregate_of, has_aggregate, names_of};
 
 /// Parameters by name, the `@` included.
 pub(crate) type Parameters = HashMap<String, Value<'static>>;

@@ -18,6 +18,7 @@ mod operator;
 pub(crate) mod rows;
 
 /// What all evaluations of one execution share.
+#[derive(Clone, Copy)]
 pub(crate) struct Context<'c> {
     pub world: &'c dyn World,
     pub started_ticks: i64,

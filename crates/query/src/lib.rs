@@ -8,6 +8,7 @@
 //! - `plan` — what is read from which index, in which order.
 //! - [`source`] — what a query reads: documents by key, index entries by value.
 //! - `run` — pages of rows over a source; [`Statement`] is the door to all of it.
+//! - [`fan_out`] — plans for clients that ask every partition and put the answers together.
 //! - [`world`] — what else it may know: time, chance, scripts, policies; and what it may cost.
 //! - [`error`] — what can be wrong with a text, in the protocol's own shape.
 //!
@@ -20,6 +21,7 @@ mod bind;
 mod bound;
 pub mod error;
 mod eval;
+pub mod fan_out;
 mod filter;
 pub mod function;
 mod lexer;

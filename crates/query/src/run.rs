@@ -94,6 +94,9 @@ impl Statement {
         if !self.bound.reads {
             return self.without_source(&context, sheet, place);
         }
+        if let Some((inner, alias)) = &self.distinct_count {
+            return inner.count_distinct(source, &context, sheet, alias).await;
+        }
         let plan = Plan::of(self, source, &place).await?;
         sheet.metrics.plan = plan.to_string();
         let run = Run { statement: self, source, context: &context, plan };
@@ -106,6 +109,27 @@ impl Statement {
         } else {
             run.streamed(sheet, place).await
         }
+    }
+
+    /// How many different rows there are, as the one row of another query.
+    async fn count_distinct<S: Source>(
+        &self,
+        source: &S,
+        outer: &Context<'_>,
+        mut sheet: Sheet,
+        alias: &str,
+    ) -> Result<Page> {
+        let context = Context { fields: &self.bound.fields, ..*outer };
+        let plan = Plan::of(self, source, &Place::Start).await?;
+        sheet.metrics.plan = plan.to_string();
+        let run = Run { statement: self, source, context: &context, plan };
+        let count = crate::value::Value::int(run.distinct_rows(&mut sheet.metrics).await?);
+        let row = match alias {
+            "" => count,
+            alias => crate::value::Value::object(vec![(alias.into(), count)]),
+        };
+        sheet.put(&row)?;
+        Ok(sheet.finish(None))
     }
 
     /// What a query without `FROM` gives: it runs once, over nothing.

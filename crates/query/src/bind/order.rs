@@ -62,12 +62,15 @@ impl Binder<'_> {
 
     fn key(&mut self, key: &OrderKey, order: &OrderBy) -> OrderNode {
         let node = self.expression(&key.expr);
-        if is_call(&key.expr, "VECTORDISTANCE") {
+        // What clients send that fuse ranks themselves orders by the score of words.
+        let words = is_call(&key.expr, "_FULLTEXTSCORE");
+        if words || is_call(&key.expr, "VECTORDISTANCE") {
             if order.keys.len() > 1 {
                 let message = "VectorDistance cannot be combined with other ORDER BY keys.";
                 self.problem("SC2207", message, key.expr.span);
             }
-            let descending = if key.said { key.descending } else { !self.smaller_is_nearer(&node) };
+            let nearest = words || !self.smaller_is_nearer(&node);
+            let descending = if key.said { key.descending } else { nearest };
             return OrderNode { node, descending, path: None };
         }
         let path = member_names(&node, &self.fields).filter(|path| !path.is_empty());

@@ -1,7 +1,10 @@
 //! What the tests of the language share: a source in memory, and a way to run queries over it.
 #![allow(dead_code)]
 
+pub mod chance;
+pub mod fan_out;
 pub mod memory;
+pub mod random;
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
