@@ -111,7 +111,6 @@ pub(super) const TABLE: &[Function] = &[
         "The members of the object as objects with a name and a value, called k and v or as said.",
         ("OBJECTTOARRAY({'a': 1})", "[{\"k\":\"a\",\"v\":1}]"),
     )
-    .also(&["_OBJECTTOARRAY"])
     .optional(2),
     Function::scalar(
         "SETDIFFERENCE",

@@ -92,7 +92,6 @@ pub(super) const TABLE: &[Function] = &[
         "Where the second string last stands in the first, up to a place; -1 for nowhere.",
         ("LASTINDEXOF('abcabc', 'b')", "4"),
     )
-    .also(&["LAST_INDEX_OF"])
     .optional(1),
     Function::scalar(
         "LEFT",

@@ -2,7 +2,7 @@
 //!
 //! Look-around and references back cannot be matched so; they are refused.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use model::{Error, Result};
 use regex::{Regex, RegexBuilder};
@@ -11,12 +11,16 @@ use crate::function::Call;
 use crate::limits;
 use crate::value::Value;
 
-/// The last pattern of a place in the query: nearly always the only one.
+/// A pattern as it was given, and compiled.
 struct Compiled {
     pattern: String,
     modifiers: String,
     regex: Regex,
 }
+
+/// The last pattern of a place in the query: nearly always the only one. It is shared, not cloned:
+/// what a compiled pattern learns while it matches stays with it.
+type Last = Mutex<Option<Arc<Compiled>>>;
 
 pub(super) fn regex_match<'a>(call: &Call<'_>, arguments: &[Value<'a>]) -> Result<Value<'a>> {
     let (Some(text), Some(pattern)) = (arguments[0].as_str(), arguments[1].as_str()) else {
@@ -24,24 +28,25 @@ pub(super) fn regex_match<'a>(call: &Call<'_>, arguments: &[Value<'a>]) -> Resul
     };
     let modifiers = arguments.get(2).and_then(Value::as_str).unwrap_or("");
     call.budget.spend(1 + text.len() as u64 / 16)?;
-    let memo = call.memo.get_or_init(|| Box::new(Mutex::new(None::<Compiled>)));
-    let Some(memo) = memo.downcast_ref::<Mutex<Option<Compiled>>>() else {
-        return Ok(compile(call, pattern, modifiers)?.is_match(text).into());
+    Ok(compiled(call, pattern, modifiers)?.regex.is_match(text).into())
+}
+
+fn compiled(call: &Call<'_>, pattern: &str, modifiers: &str) -> Result<Arc<Compiled>> {
+    let fresh = || -> Result<Arc<Compiled>> {
+        let regex = compile(call, pattern, modifiers)?;
+        let (pattern, modifiers) = (pattern.to_owned(), modifiers.to_owned());
+        Ok(Arc::new(Compiled { pattern, modifiers, regex }))
     };
-    // Nothing panics while it holds the lock; were it so, the pattern would be compiled again.
-    let mut memo = memo.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let known = memo.as_ref().filter(|c| c.pattern == pattern && c.modifiers == modifiers);
-    let regex = match known {
-        Some(compiled) => compiled.regex.clone(),
-        None => {
-            let regex = compile(call, pattern, modifiers)?;
-            let (pattern, modifiers) = (pattern.to_owned(), modifiers.to_owned());
-            *memo = Some(Compiled { pattern, modifiers, regex: regex.clone() });
-            regex
+    let memo = call.memo.get_or_init(|| Box::new(Last::default()));
+    let Some(last) = memo.downcast_ref::<Last>() else { return fresh() };
+    // Nothing panics while it holds the lock; were it so, what is there would still be whole.
+    let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+    match &*last {
+        Some(known) if known.pattern == pattern && known.modifiers == modifiers => {
+            Ok(Arc::clone(known))
         }
-    };
-    drop(memo);
-    Ok(regex.is_match(text).into())
+        _ => Ok(Arc::clone(last.insert(fresh()?))),
+    }
 }
 
 fn compile(call: &Call<'_>, pattern: &str, modifiers: &str) -> Result<Regex> {
