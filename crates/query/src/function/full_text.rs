@@ -63,6 +63,14 @@ pub(super) const TABLE: &[Function] = &[
         ("", ""),
     ),
     Function::scalar(
+        "_FULLTEXTSCORE",
+        &[Param::String, Param::Array, Param::Number, Param::Number, Param::Array],
+        contain::score,
+        "How well a text fits the words, given how many texts and words there are in all, and how \
+         many texts have each word; what SDKs send that rank themselves.",
+        ("_FULLTEXTSCORE('a red bicycle', ['blue'], 10, 20, [3])", "0"),
+    ),
+    Function::scalar(
         "_FULLTEXTWORDCOUNT",
         &[Param::String],
         contain::word_count,

@@ -72,6 +72,22 @@ pub fn language(path: Option<&str>, settings: &Settings) -> Language {
     name.map_or(Language::English, |name| Language::of_code(name).unwrap_or(Language::Other))
 }
 
+/// How quickly the weight of a repeated word is used up.
+const K1: f64 = 1.2;
+/// How much long texts are held against them.
+const B: f64 = 0.75;
+
+/// How well a text fits (BM25). Of each term: how often the text has it, and how many texts do;
+/// then the words of this text, the number of all texts, and that of all their words.
+pub fn score(terms: impl Iterator<Item = (f64, f64)>, length: f64, texts: f64, words: f64) -> f64 {
+    let average = (words / texts.max(1.0)).max(f64::MIN_POSITIVE);
+    let weight = |(count, hits): (f64, f64)| {
+        let rarity = (1.0 + (texts - hits + 0.5).max(0.0) / (hits + 0.5)).ln();
+        rarity * count * (K1 + 1.0) / (count + K1 * (1.0 - B + B * length / average))
+    };
+    terms.map(weight).sum()
+}
+
 /// The words of a text, in order.
 pub fn words(text: &str, language: Language) -> impl Iterator<Item = String> {
     tokens(text, language).map(|token| token.word)
