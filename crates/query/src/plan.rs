@@ -17,6 +17,7 @@ mod choose;
 mod lookup;
 mod order;
 pub(crate) mod path;
+mod search;
 
 pub(crate) use lookup::Lookup;
 pub(crate) use order::OrderScan;
