@@ -12,7 +12,7 @@
 //! - A refused decision leaves no trace: no LSN, no row.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use foldhash::{HashMap, HashMapExt};
@@ -27,6 +27,7 @@ use crate::gate::Gate;
 use crate::history::History;
 use crate::index::{self, Indexing, Moved, Presence};
 use crate::keys::{self, Head, Slot};
+use crate::listen::{Landing, bells_of};
 use crate::partition::Partition;
 
 /// Entries that the overlay may hold before it looks for some to forget.
@@ -294,7 +295,7 @@ enum Outcome<T> {
     /// The decision looked at a key that was not read.
     Read(Place),
     /// Decided, and on its way to the disk.
-    Submitted(T, kv::Ticket, u64),
+    Submitted(T, Landing),
 }
 
 impl Partition {
@@ -303,7 +304,7 @@ impl Partition {
     /// once they are read, so it must have no effects of its own. `Fault::RangeGone` says that
     /// the partition has been split or merged: nothing was written, others own its keys now.
     pub(crate) async fn commit<T>(
-        &self,
+        self: &Arc<Self>,
         now_ms: u64,
         places: Vec<Place>,
         mut decide: impl FnMut(&mut Draft<'_>) -> Result<T>,
@@ -331,9 +332,8 @@ impl Partition {
                 Outcome::Wait => self.pass_gate().await?,
                 Outcome::ReadAgain => reads.renew(&*self.owner.published()).await?,
                 Outcome::Read(place) => reads.add(&*self.owner.published(), vec![place]).await?,
-                Outcome::Submitted(decided, ticket, lsn) => {
-                    ticket.durable().await.map_err(storage)?;
-                    self.durable_up_to(lsn);
+                Outcome::Submitted(decided, landing) => {
+                    landing.landed().await?;
                     return Ok(decided);
                 }
             }
@@ -341,7 +341,7 @@ impl Partition {
     }
 
     fn submit<T>(
-        &self,
+        self: &Arc<Self>,
         writer: &mut Writer,
         now_ms: u64,
         reads: &[(Place, Option<Bytes>)],
@@ -394,6 +394,7 @@ impl Partition {
         let bodies = history.images || writer.indexing.reads_bodies();
         let remembered: Vec<(Place, Option<Bytes>)> =
             batch.iter().filter_map(|op| remembered(op, bodies)).collect();
+        let bells = bells_of(&batch);
         let ticket = self.submit_uncached(&remembered, batch)?;
         (writer.history, writer.history_changed) = (history, false);
         writer.indexing_changed = false;
@@ -411,7 +412,7 @@ impl Partition {
         for (place, value) in remembered {
             writer.overlay.remember(ticket.no(), place, value);
         }
-        Ok(Outcome::Submitted(decided, ticket, lsn))
+        Ok(Outcome::Submitted(decided, Landing::new(self, lsn, bells, ticket)))
     }
 
     /// Submits, with the items written taken out of the cache before anybody can see them change.

@@ -26,6 +26,7 @@ mod index;
 mod item;
 mod keys;
 mod kind;
+mod listen;
 mod offer;
 mod partition;
 mod pieces;

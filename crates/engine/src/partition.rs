@@ -20,6 +20,7 @@ use crate::history::History;
 use crate::housekeep::Chores;
 use crate::index::Indexing;
 use crate::keys::{self, Head, Seam};
+use crate::listen::Listeners;
 use crate::pieces::Piece;
 
 /// A partition that is open.
@@ -47,6 +48,8 @@ pub(crate) struct Partition {
     indexing: ArcSwapOption<(Bytes, Arc<Indexing>)>,
     /// What the gate is, for those who wait at it.
     pub(crate) gate: watch::Sender<State>,
+    /// Who waits for changes.
+    pub(crate) listeners: Arc<Listeners>,
     /// Present once others own the keys: whoever lets go of the partition last has its rows removed.
     pub(crate) remover: OnceLock<Remover>,
 }
@@ -110,6 +113,7 @@ impl Partition {
             pieces,
             indexing: ArcSwapOption::empty(),
             gate: watch::Sender::new(State::Open),
+            listeners: Arc::default(),
             remover: OnceLock::new(),
         }))
     }

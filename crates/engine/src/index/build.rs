@@ -36,7 +36,7 @@ enum Step {
 
 impl Container {
     /// Takes an index change some steps further; true when there is more to do.
-    pub(crate) async fn build_index(&self, partition: &Partition) -> Result<bool> {
+    pub(crate) async fn build_index(&self, partition: &Arc<Partition>) -> Result<bool> {
         for _ in 0..BATCHES {
             let indexing = partition.writer().indexing().clone();
             if !indexing.is_building() {
@@ -51,7 +51,7 @@ impl Container {
         Ok(true)
     }
 
-    async fn build_step(&self, partition: &Partition, indexing: &Indexing) -> Result<Step> {
+    async fn build_step(&self, partition: &Arc<Partition>, indexing: &Indexing) -> Result<Step> {
         let (_, view) = partition.view();
         let from = match indexing.cursor.is_empty() {
             true => Bound::Unbounded,
@@ -83,7 +83,7 @@ impl Container {
 
     async fn rebuild(
         &self,
-        partition: &Partition,
+        partition: &Arc<Partition>,
         indexing: &Indexing,
         items: &[Bytes],
         cursor: Option<Bytes>,
