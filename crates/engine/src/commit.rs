@@ -29,6 +29,7 @@ use crate::doomed::Doomed;
 use crate::gate::Gate;
 use crate::history::History;
 use crate::keys::{self, Head, Row};
+use crate::listen::{Landing, bells_of};
 use crate::partition::Partition;
 pub(crate) use crate::places::Place;
 use crate::places::{Places, Write};
@@ -319,7 +320,7 @@ enum Outcome<T> {
     /// The decision looked at a key that was not read.
     Read(Place),
     /// Decided, and on its way to the disk.
-    Submitted(T, kv::Ticket, u64),
+    Submitted(T, Landing),
 }
 
 impl Partition {
@@ -328,7 +329,7 @@ impl Partition {
     /// once they are read, so it must have no effects of its own. `Fault::RangeGone` says that
     /// the partition has been split or merged: nothing was written, others own its keys now.
     pub(crate) async fn commit<T>(
-        &self,
+        self: &Arc<Self>,
         now_ms: u64,
         places: Vec<Place>,
         decide: impl FnMut(&mut Draft<'_>) -> Result<T>,
@@ -339,7 +340,7 @@ impl Partition {
     /// The same for a transaction with a watch of its own. `Fault::RetryWith` says that somebody
     /// has changed what it is about.
     pub(crate) async fn commit_under<T>(
-        &self,
+        self: &Arc<Self>,
         watch: Option<&Watch>,
         now_ms: u64,
         places: Vec<Place>,
@@ -374,9 +375,8 @@ impl Partition {
                     reads.add(&*self.owner.published(), vec![place]).await?;
                 }
                 Outcome::Read(place) => reads.add(&*self.owner.published(), vec![place]).await?,
-                Outcome::Submitted(decided, ticket, lsn) => {
-                    ticket.durable().await.map_err(storage)?;
-                    self.durable_up_to(lsn);
+                Outcome::Submitted(decided, landing) => {
+                    landing.landed().await?;
                     return Ok(decided);
                 }
             }
@@ -384,7 +384,7 @@ impl Partition {
     }
 
     fn submit<T>(
-        &self,
+        self: &Arc<Self>,
         writer: &mut Writer,
         watch: Option<u64>,
         now_ms: u64,
@@ -434,6 +434,7 @@ impl Partition {
             batch.push(Op::Put(Keyspace::Meta, keys::HISTORY, history.encode()));
         }
         writer.gate.note(&batch);
+        let bells = bells_of(&batch);
         // Before anybody can see it.
         let dooms = (doomed.len().saturating_sub(writer.doomed.len())) as u64;
         self.dooms.fetch_add(dooms, Ordering::SeqCst);
@@ -450,7 +451,7 @@ impl Partition {
         for (place, value) in remembered {
             writer.overlay.remember(ticket.no(), place, value);
         }
-        Ok(Outcome::Submitted(decided, ticket, lsn))
+        Ok(Outcome::Submitted(decided, Landing::new(self, lsn, bells, ticket)))
     }
 
     /// Submits, with the items written taken out of the cache before anybody can see them change.

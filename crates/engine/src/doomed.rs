@@ -166,7 +166,7 @@ impl Partition {
 
     /// Takes a sentence that has been carried out off the list.
     pub(crate) async fn absolve(
-        &self,
+        self: &Arc<Self>,
         now_ms: u64,
         prefix: &Bytes,
         sentence: &Sentence,

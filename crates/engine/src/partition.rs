@@ -18,6 +18,7 @@ use crate::gate::{Remover, State};
 use crate::history::History;
 use crate::housekeep::Chores;
 use crate::keys::{self, Head, Seam};
+use crate::listen::Listeners;
 use crate::pieces::Piece;
 
 /// A partition that is open.
@@ -50,6 +51,8 @@ pub(crate) struct Partition {
     pub(crate) gate: watch::Sender<State>,
     /// Rises when a transaction has ended.
     pub(crate) released: watch::Sender<u64>,
+    /// Who waits for changes.
+    pub(crate) listeners: Arc<Listeners>,
     /// Present once others own the keys: whoever lets go of the partition last has its rows removed.
     pub(crate) remover: OnceLock<Remover>,
 }
@@ -114,6 +117,7 @@ impl Partition {
             pieces,
             gate: watch::Sender::new(State::Open),
             released: watch::Sender::new(0),
+            listeners: Arc::default(),
             remover: OnceLock::new(),
         }))
     }

@@ -5,6 +5,7 @@
 //! the delete has a higher LSN and stays.
 
 use std::ops::Bound;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use kv::{Keyspace, Scan, View};
@@ -21,7 +22,11 @@ use crate::remove::{Identity, remove_item};
 
 impl Container {
     /// Carries out a part of the first delete that is under way; true when there is more to do.
-    pub(super) async fn reap(&self, partition: &Partition, chores: &mut Chores) -> Result<bool> {
+    pub(super) async fn reap(
+        &self,
+        partition: &Arc<Partition>,
+        chores: &mut Chores,
+    ) -> Result<bool> {
         for _ in 0..BATCHES {
             // A view that has the sentence has every item that it is about.
             let (_, view, doomed) = partition.look().await?;
@@ -44,7 +49,7 @@ impl Container {
 
     async fn remove_doomed(
         &self,
-        partition: &Partition,
+        partition: &Arc<Partition>,
         prefix: &Bytes,
         sentence: &Sentence,
         rows: &[(Bytes, Row)],
