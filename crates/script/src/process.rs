@@ -1,5 +1,6 @@
 //! One worker process, as the pool holds it.
 
+use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 
 use crate::clock::Deadline;
@@ -23,6 +24,8 @@ impl Process {
             .args(&program.arguments)
             .env_clear()
             .current_dir("/")
+            // An interrupt at the keyboard is for the server, which ends what it has begun first.
+            .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

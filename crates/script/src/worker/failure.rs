@@ -20,7 +20,7 @@ pub(crate) fn is_out_of_memory(thrown: &Value<'_>) -> bool {
 #[derive(Debug, Default)]
 pub(crate) struct Description {
     what: String,
-    frames: String,
+    frames: Vec<String>,
     number: Option<u32>,
 }
 
@@ -53,51 +53,64 @@ impl Description {
         let frames = frames.lines().filter(|frame| !frame.contains(api::PREFIX));
         Ok(Self {
             what: fields.get(0)?,
-            frames: frames.map(|frame| format!("\n   {}", frame.trim_start())).collect(),
+            frames: frames.map(|frame| frame.trim().to_owned()).collect(),
             number: fields.get::<Option<f64>>(2)?.map(|number| number as u32),
         })
+    }
+
+    /// What was thrown, and below it where.
+    fn traced(&self, port: &Port) -> String {
+        let mut traced = format!("{}\nStack trace: {}", self.what, self.what);
+        for frame in &self.frames {
+            traced += "\n   ";
+            match place(frame, port.indent.get()) {
+                Some((before, line, column)) => {
+                    let closing = if frame.ends_with(')') { ")" } else { "" };
+                    traced += &format!("{before}:{line}:{column}{closing}");
+                }
+                None => traced += frame,
+            }
+        }
+        traced
     }
 }
 
 /// A run that threw.
 pub(crate) fn thrown(port: &Port, description: Description) -> Error {
-    if let Some(Description { what, frames, number, .. }) = port.aborted.take() {
-        let message =
-            format!("The script was aborted. Exception = {what}\nStack trace: {what}{frames}");
-        return Error::new(ErrorKind::Thrown(number), message);
+    if let Some(aborted) = port.aborted.take() {
+        let message = format!("The script was aborted. Exception = {}", aborted.traced(port));
+        return Error::new(ErrorKind::Thrown(aborted.number), message);
     }
     if port.stopped.get() || port.late() {
         return timeout();
     }
-    let Description { what, frames, number, .. } = description;
+    let what = description.what.as_str();
     if what.starts_with(OUT_OF_MEMORY) || what == "null" || port.exhausted.get() {
         let message = "The script took more memory than it may and was ended. (Or it threw null, \
                        which cannot be told from that.)";
         return Error::new(ErrorKind::Memory, message);
     }
     let message = format!(
-        "Encountered exception while executing function. Exception = {what}\nStack trace: {what}{frames}"
+        "Encountered exception while executing function. Exception = {}",
+        description.traced(port)
     );
-    Error::new(ErrorKind::Thrown(number), message)
+    Error::new(ErrorKind::Thrown(description.number), message)
 }
 
-/// A script that does not compile. `indent` is by how much its first line was moved.
-pub(crate) fn uncompiled(id: &str, indent: u32, description: &Description) -> Error {
-    let place = match description.place() {
-        Some((1, column)) => format!(" at line 1, column {}", column.saturating_sub(indent)),
-        Some((line, column)) => format!(" at line {line}, column {column}"),
-        None => String::new(),
-    };
+/// A script that does not compile.
+pub(crate) fn uncompiled(port: &Port, id: &str, description: &Description) -> Error {
+    let place = description.frames.first().and_then(|frame| place(frame, port.indent.get()));
+    let place = place.map(|(_, line, column)| format!(" at line {line}, column {column}"));
+    let place = place.unwrap_or_default();
     let message = format!("The script {id} does not compile: {}{place}.", description.what);
     Error::new(ErrorKind::Compile, message)
 }
 
-impl Description {
-    /// Line and column of the innermost frame, which ends in `:line:column`.
-    fn place(&self) -> Option<(u32, u32)> {
-        let frame = self.frames.lines().find(|frame| !frame.is_empty())?;
-        let mut fields = frame.trim_end_matches(')').rsplit(':');
-        let (column, line) = (fields.next()?, fields.next()?);
-        Some((line.parse().ok()?, column.parse().ok()?))
-    }
+/// What stands before the place in a frame, its line and its column, as the script's author counts
+/// them.
+fn place(frame: &str, indent: u32) -> Option<(&str, u32, u32)> {
+    let mut fields = frame.trim_end_matches(')').rsplitn(3, ':');
+    let (column, line) = (fields.next()?.parse::<u32>().ok()?, fields.next()?.parse().ok()?);
+    let column = if line == 1 { column.saturating_sub(indent) } else { column };
+    Some((fields.next()?, line, column))
 }

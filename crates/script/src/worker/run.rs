@@ -19,6 +19,7 @@ pub(crate) fn run(sandbox: &Sandbox, run: &Run<'_>) -> Ended<Outcome> {
     let port = sandbox.port();
     port.begin();
     let ended = turns(sandbox, run);
+    port.close().unwrap_or_else(|Lost| lost());
     let log = port.log.take();
     match ended {
         Ok(body) => Ok(Outcome { body, log }),
@@ -81,7 +82,7 @@ pub(crate) fn compile<'js>(
         let description = failure::describe(ctx, kit, &error);
         match port.stopped.get() {
             true => failure::thrown(port, description),
-            false => failure::uncompiled(id, OPENING.len() as u32, &description),
+            false => failure::uncompiled(port, id, &description),
         }
     };
     if source.contains('\0') {
@@ -89,10 +90,12 @@ pub(crate) fn compile<'js>(
         return Err(Error::new(ErrorKind::Compile, message));
     }
     let wrapped = format!("{OPENING}{source}\n)");
+    port.indent.set(OPENING.len() as u32);
     let found: Value<'js> = match evaluate(ctx, &file, &wrapped) {
         Ok(found) => found,
         Err(error) => {
             let first = failed(error);
+            port.indent.set(0);
             let known = ctx.globals().keys::<String>().count();
             // Statements. If these do not compile either, the first attempt says better why.
             match evaluate::<Value<'js>>(ctx, &file, source) {

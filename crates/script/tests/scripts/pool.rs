@@ -70,12 +70,24 @@ fn a_host_that_takes_too_long_costs_the_script_its_time() {
 
 #[test]
 fn a_program_that_is_no_worker_fails_and_does_not_hang() {
-    for (path, arguments) in [("/nonexistent", vec![]), ("/bin/true", vec![]), ("/bin/cat", vec![])]
-    {
-        let program = Program { path: path.into(), arguments };
-        let pool = Pool::new(&Settings { program, ..settings() });
-        let error = run(&pool, &mut Memory::default(), LISTS, TASK).unwrap_err();
-        assert_eq!(error.kind, ErrorKind::Worker, "{path}: {}", error.message);
+    for (path, command, kind) in [
+        ("/nonexistent", "", ErrorKind::Worker),
+        ("/bin/sh", "exit", ErrorKind::Worker),
+        ("/bin/sh", "exec cat", ErrorKind::Worker),
+        ("/bin/sh", "exec cat /dev/zero", ErrorKind::Worker),
+        ("/bin/sh", "while echo nonsense; do :; done", ErrorKind::TooLarge),
+        ("/bin/sh", "exec sleep 1000", ErrorKind::Timeout),
+    ] {
+        let mut settings = settings();
+        settings.limits.time = Duration::from_millis(200);
+        settings.program =
+            Program { path: path.into(), arguments: vec!["-c".into(), command.into()] };
+        let pool = Pool::new(&settings);
+        // Where there is none to be had at once, the machine may need its time.
+        let error = (0..20)
+            .map(|_| run(&pool, &mut Memory::default(), LISTS, TASK).unwrap_err())
+            .find(|error| error.kind == kind);
+        assert!(error.is_some(), "{path} {command}");
     }
 }
 
@@ -155,4 +167,33 @@ fn play(pool: &Pool, seed: u64, caller: u64, turn: u64) {
             assert_eq!(functions.call(0, 1, &row).unwrap(), [Value::Text(format!("{mark}7"))]);
         }
     }
+}
+
+/// Should the engine not hold what it promises: a worker can open no file, and start no process.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_system_denies_a_worker_what_it_does_not_need() {
+    let pool = Pool::new(&settings());
+    assert_eq!(procedure(&pool, &mut Memory::default(), LISTS, "[]"), "0");
+    let own = std::process::id().to_string();
+    let is_ours = |status: &str| {
+        status.lines().any(|line| line.strip_prefix("PPid:").is_some_and(|id| id.trim() == own))
+    };
+    let folders = std::fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path());
+    let workers = folders.filter(|folder| {
+        std::fs::read_to_string(folder.join("status")).is_ok_and(|status| is_ours(&status))
+    });
+    // Workers of other tests may not have come that far.
+    let confined = workers.filter_map(|worker| std::fs::read_to_string(worker.join("limits")).ok());
+    let mut confined = confined.filter(|limits| {
+        let hard = |name: &str| {
+            let line = limits.lines().find_map(|line| line.strip_prefix(name));
+            line.and_then(|line| line.split_whitespace().nth(1)).map(str::to_owned)
+        };
+        hard("Max open files").as_deref() == Some("5")
+            && hard("Max processes").as_deref() == Some("0")
+            && hard("Max core file size").as_deref() == Some("0")
+            && hard("Max address space").is_some_and(|bytes| bytes.parse::<u64>().is_ok())
+    });
+    assert!(confined.next().is_some());
 }

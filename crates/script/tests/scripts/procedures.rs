@@ -66,7 +66,7 @@ const CASES: &[(&str, &str, &str)] = &[
     (
         "function f() { getContext().abort(new Error(77, 'stop')); }",
         "[]",
-        "Thrown(Some(77)): The script was aborted. Exception = Error: stop\nStack trace: Error: stop\n   at f (test.js:1:40)",
+        "Thrown(Some(77)): The script was aborted. Exception = Error: stop\nStack trace: Error: stop\n   at f (test.js:1:39)",
     ),
     (
         "function f() { try { getContext().abort('why'); } catch {} __.response.setBody('went on'); }",
@@ -379,4 +379,88 @@ fn operations_of_one_turn_are_done_in_order_and_all_are_answered() {
     assert!(host.items.keys().is_sorted() && host.items.len() == 5000);
     // More than may be under way is not accepted, and the rest is done.
     assert_eq!(procedure(&pool, &mut Memory::default(), source, "[20000]"), "10000");
+}
+
+#[test]
+fn options_reach_the_host() {
+    let pool = Pool::new(&settings());
+    let source = "function f() {
+        const self = __.getSelfLink(), ignore = () => {};
+        __.createDocument(self, {id: 'x'}, {indexAction: 'Exclude'}, ignore);
+        __.upsertDocument(self, {id: 'x'}, {etag: 'e1'}, ignore);
+        __.deleteDocument(__.getAltLink() + '/docs/x', {etag: 'e2'}, ignore);
+        __.readDocument(__.getAltLink() + '/docs/x', {ifNoneMatch: 'e3'}, ignore);
+        __.readDocuments(self, {pageSize: 1e9, continuation: 'here'}, ignore);
+        __.queryDocuments(self, {query: 'Q', parameters: [{name: '@a', value: [1]}]}, {pageSize: -1}, ignore);
+        __.readDocuments(self, {pageSize: 0}, ignore);
+    }";
+    let mut host = Memory::default();
+    let ended = procedure(&pool, &mut host, source, "[]");
+    assert_eq!(
+        ended,
+        "throws 400 Error: The page size must be a whole number above 0, and is \"0\"."
+    );
+    // Nothing leaves before the turn is over, so a turn that throws asks for nothing.
+    assert_eq!(host.asked, Vec::<String>::new());
+    let source = source.replace("{pageSize: 0}", "{pageSize: 3}");
+    procedure(&pool, &mut host, &source, "[]");
+    assert_eq!(
+        host.asked,
+        [
+            r#"create {"id":"x"} Exclude"#,
+            r#"upsert {"id":"x"} Some("e1")"#,
+            r#"delete Id("x") Some("e2")"#,
+            r#"read Id("x") Some("e3")"#,
+            r#"list 1000 from "here""#,
+            r#"query Q with [{"name":"@a","value":[1]}]"#,
+            r#"list 3 from """#,
+        ]
+    );
+}
+
+#[test]
+fn an_item_named_by_its_rid_comes_with_the_id_it_was_seen_under() {
+    let pool = Pool::new(&settings());
+    let source = "function f(link) {
+        __.deleteDocument(link, () => __.readDocuments(__.getSelfLink(), (e, d) => __.deleteDocument(d[0]._self)));
+    }";
+    let mut host = two();
+    let link = format!("[\"{SELF}docs/rid1/\"]");
+    assert_eq!(procedure(&pool, &mut host, source, &link), "\"\"");
+    assert_eq!(
+        host.asked,
+        [
+            r#"delete Rid { rid: "rid1", id: None } None"#,
+            r#"list 100 from """#,
+            r#"delete Rid { rid: "rid2", id: Some("b") } None"#,
+        ]
+    );
+    assert!(host.items.is_empty());
+}
+
+/// With so much that operations leave, and answers come, while the script has its turn.
+#[test]
+fn a_turn_may_end_in_any_way_while_answers_are_on_their_way() {
+    let mut settings = settings();
+    let create = "let answers = 0; for (let i = 0; i < 2000; i++) \
+        __.createDocument(__.getSelfLink(), {id: 'd' + i, text: 'x'.repeat(500)}, (e) => { if (e) throw e; answers++; });";
+    let run = |pool: &Pool, rest: &str| {
+        let mut host = Memory::default();
+        let ended =
+            procedure(pool, &mut host, &format!("function f() {{ {create} {rest} }}"), "[]");
+        (ended, host.items.len())
+    };
+    let pool = Pool::new(&settings);
+    let (ended, asked) = run(&pool, "throw new Error('enough');");
+    assert_eq!(ended, "throws Error: enough");
+    assert!(asked > 0, "some had been sent");
+    let (ended, asked) = run(&pool, "getContext().abort('enough');");
+    assert!(ended.starts_with("Thrown(None)") && asked > 0, "{ended}");
+    // The answer that is waited for is the right one, and the others keep theirs.
+    let distance = "const d = __.spatial.distance({}, {}); \
+        __.readDocuments(__.getSelfLink(), (e, docs) => __.response.setBody([d, answers, docs.length]));";
+    assert_eq!(run(&pool, distance), ("[7.5,2000,100]".to_owned(), 2000));
+    settings.limits.time = std::time::Duration::from_millis(300);
+    let pool = Pool::new(&settings);
+    assert!(run(&pool, "for (;;);").0.starts_with("Timeout"));
 }

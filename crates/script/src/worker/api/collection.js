@@ -6,7 +6,8 @@ export default function (kit) {
   const { apply } = Reflect;
   const { split, toLowerCase } = String.prototype;
   const text = String;
-  const PAGE = 100;
+  const { min } = Math;
+  const PAGE = 100, LARGEST_PAGE = 1000;
 
   // Codes of operations and of what an item is named by; the worker has the same table.
   const CREATE = 0, UPSERT = 1, REPLACE = 2, DELETE = 3, READ = 4, LIST = 5, QUERY = 6;
@@ -87,7 +88,7 @@ export default function (kit) {
     if (!Number.isInteger(size) || size === 0 || size < -1) {
       throw fault(400, `The page size must be a whole number above 0, and is "${text(options.pageSize)}".`);
     }
-    return { size: size === -1 ? PAGE : size, continuation: optional(options.continuation) || "", scan: options.enableScan === true };
+    return { size: size === -1 ? PAGE : min(size, LARGEST_PAGE), continuation: optional(options.continuation) || "", scan: options.enableScan === true };
   };
   kit.page = page;
 
