@@ -96,7 +96,9 @@ async fn live_and_die(seed: u64) -> Done {
             with_sync(&disk.store, create_procedure(&engine)).await;
         }
         let container = engine.container("db", "c").unwrap();
-        check_recovered(&container, &mut told.lock().unwrap()).await;
+        let mut before = std::mem::take(&mut *told.lock().unwrap());
+        check_recovered(&container, &mut before).await;
+        *told.lock().unwrap() = before;
         check_feed(&container, &mut dice).await;
         let (mut tasks, mut scripts) = (Vec::new(), Vec::new());
         for round in 0..ROUNDS {

@@ -9,6 +9,7 @@ mod load;
 mod postgres;
 mod side;
 mod table;
+mod transaction;
 
 use std::io;
 use std::net::SocketAddr;
@@ -190,6 +191,12 @@ fn compare(arguments: &Arguments) -> io::Result<Vec<Line>> {
         }
     }
     lines.extend(feed::lines(arguments, &ours)?);
+    if arguments.wants("batch") {
+        lines.extend(transaction::batches(arguments, &ours)?);
+    }
+    if arguments.wants("script") {
+        lines.extend(transaction::scripts(arguments, &ours)?);
+    }
     if arguments.wants("postgres") {
         lines.extend(beside_postgres(arguments, &ours));
     }
