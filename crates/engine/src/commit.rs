@@ -466,6 +466,9 @@ impl Partition {
         reads: &Places<Option<Bytes>>,
         decide: &mut impl FnMut(&mut Draft<'_>) -> Result<T>,
     ) -> Result<Outcome<T>> {
+        if watch.is_some_and(|watch| writer.watches.is_marked(watch)) {
+            return Err(Error::new(Fault::RetryWith, "somebody has changed an item meanwhile"));
+        }
         let lsn = writer.head.lsn + 1;
         let mut head = Head { lsn, ts_ms: now_ms.max(writer.head.ts_ms), ..writer.head };
         let mut writes = Places::with_capacity(8);
@@ -504,9 +507,6 @@ impl Partition {
             batch.iter().filter_map(|op| remembered(op, bodies)).collect();
         if writer.watches.stop(&remembered, watch) {
             return Ok(Outcome::Held(self.released.subscribe()));
-        }
-        if watch.is_some_and(|watch| writer.watches.is_marked(watch)) {
-            return Err(Error::new(Fault::RetryWith, "somebody has changed an item meanwhile"));
         }
         let mut turns = Vec::new();
         let idle = writer.presence.is_idle();

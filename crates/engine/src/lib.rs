@@ -58,4 +58,6 @@ pub use changes::ChangesFilter;
 pub use container::Container;
 pub use env::Env;
 pub use kind::Kind;
-pub use procedure::{Logged, ScriptWorkers, Scripts, TriggeredWrite, WriteVerb, script_worker};
+pub use procedure::{Logged, ScriptWorkers, Scripts, TriggeredWrite, WriteVerb};
+/// All that this program does when it is started as a worker for scripts.
+pub use script::worker::main as script_worker;

@@ -6,7 +6,6 @@
 //! again is as good as running it once.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,7 +36,7 @@ impl Scripts for script::Pool {
 /// How scripts are run by worker processes.
 #[derive(Debug, Clone)]
 pub struct ScriptWorkers {
-    /// The program that is a worker when started with the argument below: it calls [`script_worker`].
+    /// The program that is a worker when started with the argument below: it calls `script_worker`.
     pub program: PathBuf,
     /// What tells it to be one.
     pub argument: &'static str,
@@ -63,11 +62,6 @@ impl ScriptWorkers {
             limits: script::Limits { time: self.time, ..script::Limits::default() },
         }))
     }
-}
-
-/// Is a worker until the server that started this process hangs up.
-pub fn script_worker() -> ExitCode {
-    script::worker::main()
 }
 
 /// An answer, and what was logged on the way to it.

@@ -1,11 +1,13 @@
-//! Batches, patches and deletes by partition key over a store that crashes: all or nothing.
+//! Batches, patches, scripts and deletes by partition key over a store that crashes: all or nothing.
 //!
 //! Each partition key has a few purses, and a ledger. A batch moves coins from purse to purse by
 //! two patches and writes a line into the ledger, so at every moment, in every view, a purse holds
 //! what the lines say. Whole keys are deleted and begun anew in between. After each crash the
 //! books are balanced, every acknowledged line is there unless its key was deleted after it, none
 //! is that was deleted with its key, and no LSN of the change feed was cut in two.
-//! `ASTRARIUM_SEED=n` replays one seed.
+//! Scripts do the same by reading purses and replacing them, with all the time in the world for
+//! others to get in between. They run on threads of their own, so a seed is not one history.
+//! `ASTRARIUM_SEED=n` runs one seed.
 
 #![allow(clippy::unwrap_used)] // A test that fails to unwrap has failed.
 
@@ -16,17 +18,17 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 
 use astrarium_engine::{
-    BatchKind, BatchOperation, ChangesMode, ChangesRead, ChangesStart, Conditions, Container, Page,
-    Scope,
+    BatchKind, BatchOperation, ChangesMode, ChangesRead, ChangesStart, Conditions, Container,
+    CreateOptions, Engine, Kind, Page, Scope, Scripts,
 };
 use bytes::Bytes;
 use model::Fault;
 use model::partition_key::{Component, PartitionKey};
 use model::token::Position;
 use serde_json::{Value, json};
-use support::{Dice, Disk, create, end, for_each_seed, with_sync};
+use support::{Dice, Disk, create, end, for_each_seed, link, object, with_sync};
 
-const SEEDS: u64 = 40;
+const SEEDS: u64 = 25;
 const LIVES: usize = 4;
 const ROUNDS: usize = 30;
 const WRITERS_PER_ROUND: u64 = 10;
@@ -51,6 +53,8 @@ struct Done {
     patched: u64,
     deleted: u64,
     lost: u64,
+    scripted: u64,
+    thrown: u64,
 }
 
 #[test]
@@ -63,17 +67,20 @@ fn books_balance_at_every_moment() {
         totals.patched += done.patched;
         totals.deleted += done.deleted;
         totals.lost += done.lost;
+        totals.scripted += done.scripted;
+        totals.thrown += done.thrown;
     });
     eprintln!("{totals:?}");
-    let Done { moved, refused, patched, deleted, lost } = totals;
+    let Done { moved, refused, patched, deleted, lost, scripted, thrown } = totals;
     if moved > 1_000 {
-        assert!([refused, patched, deleted, lost].iter().all(|n| *n > 0), "all of it happens");
+        let happened = [refused, patched, deleted, lost, scripted, thrown];
+        assert!(happened.iter().all(|n| *n > 0), "all of it happens");
     }
 }
 
 async fn live_and_die(seed: u64) -> Done {
     let mut dice = Dice(seed);
-    let disk = Disk::new();
+    let disk = Disk { scripts: Some(Arc::new(Teller)), ..Disk::new() };
     let told = Arc::new(Mutex::new(Told::default()));
     for life in 0..LIVES {
         let engine = disk.open().await;
@@ -86,17 +93,25 @@ async fn live_and_die(seed: u64) -> Done {
             let body =
                 json!({"id": "c", "partitionKey": {"paths": ["/pk"]}, "changeFeedPolicy": policy});
             with_sync(&disk.store, create(&engine, body, Some(20_000))).await;
+            with_sync(&disk.store, create_procedure(&engine)).await;
         }
         let container = engine.container("db", "c").unwrap();
-        check_recovered(&container, &mut told.lock().unwrap()).await;
+        let mut before = std::mem::take(&mut *told.lock().unwrap());
+        check_recovered(&container, &mut before).await;
+        *told.lock().unwrap() = before;
         check_feed(&container, &mut dice).await;
-        let mut tasks = Vec::new();
+        let (mut tasks, mut scripts) = (Vec::new(), Vec::new());
         for round in 0..ROUNDS {
             disk.pass(dice.below(2000));
             for writer in 0..WRITERS_PER_ROUND {
                 let number = (life * ROUNDS + round) as u64 * WRITERS_PER_ROUND + writer;
                 let work = act(container.clone(), told.clone(), number, dice.next());
                 tasks.push(tokio::spawn(work));
+            }
+            for script in 0..dice.below(3) {
+                let number = 1_000_000 + (life * ROUNDS + round) as u64 * 10 + script;
+                let work = tell(engine.clone(), told.clone(), number, dice.next());
+                scripts.push(tokio::spawn(work));
             }
             if dice.below(3) == 0 {
                 let engine = engine.clone();
@@ -108,6 +123,10 @@ async fn live_and_die(seed: u64) -> Done {
             balance(&container, dice.below(KEYS)).await;
         }
         disk.crash(&mut dice);
+        // Writers may wait for a script, which is on a thread of its own and takes its time.
+        for script in scripts {
+            script.await.expect("no script has failed an assertion");
+        }
         end(tasks).await;
         drop((container, engine));
         disk.store.reopen();
@@ -229,6 +248,98 @@ async fn transfer(container: &Container, told: &Mutex<Told>, k: u64, number: u64
         }
     }
     told.lock().unwrap().lines.remove(&number);
+}
+
+async fn create_procedure(engine: &Engine) {
+    let body = object(json!({"id": "move", "body": "the teller knows it by heart"}));
+    let none = CreateOptions::default();
+    engine.create(&link(), Kind::StoredProcedure, body, none).await.unwrap();
+}
+
+/// Runs scripts that are written in Rust.
+#[derive(Debug)]
+struct Teller;
+
+impl Scripts for Teller {
+    fn run(
+        &self,
+        call: &script::Call<'_>,
+        host: &mut dyn script::Host,
+    ) -> script::Result<script::Outcome> {
+        let script::Task::Procedure { arguments } = call.task else { panic!("a procedure") };
+        let arguments: Value = serde_json::from_str(arguments).unwrap();
+        match move_coins(&arguments, host) {
+            Ok(body) => Ok(script::Outcome { body: Some(body), log: String::new() }),
+            Err(error) => {
+                let number = script::ErrorKind::Thrown(Some(error.fault.status().into()));
+                Err(script::Error::new(number, error.message))
+            }
+        }
+    }
+}
+
+/// The same as a transfer, by way of reading and replacing.
+fn move_coins(arguments: &Value, host: &mut dyn script::Host) -> model::Result<String> {
+    let word = |name: &str| arguments[0][name].as_str().unwrap().to_owned();
+    let coins = arguments[0]["moved"].as_i64().unwrap();
+    let mut last = String::new();
+    for (purse, change) in [(word("from"), -coins), (word("to"), coins)] {
+        let name = script::Item::Id(purse);
+        let body = host.read(&name, None)?.unwrap();
+        let mut body: Value = serde_json::from_slice(&body).unwrap();
+        // Others are let in here.
+        std::thread::yield_now();
+        body["coins"] = json!(body["coins"].as_i64().unwrap() + change);
+        let if_match = Some(body["_etag"].as_str().unwrap().to_owned());
+        let options = script::WriteOptions { if_match, ..Default::default() };
+        let stored = host.replace(&name, &body.to_string(), &options)?;
+        last = String::from_utf8(stored.to_vec()).unwrap();
+    }
+    let line = &arguments[0]["line"];
+    host.create(&line.to_string(), &script::WriteOptions::default())?;
+    let query = format!("SELECT * FROM c WHERE c.id = '{}'", line["id"].as_str().unwrap());
+    let query = script::Query { text: query, parameters: None };
+    let page = script::PageRequest { size: 10, ..Default::default() };
+    assert_eq!(host.query(&query, &page)?.items.len(), 1, "it sees what it wrote");
+    if arguments[0]["fail"] == true {
+        return Err(model::Error::new(Fault::Conflict, "on second thought"));
+    }
+    Ok(last)
+}
+
+async fn tell(engine: Arc<Engine>, told: Arc<Mutex<Told>>, number: u64, seed: u64) {
+    let mut dice = Dice(seed);
+    let (k, from, to) = (dice.below(KEYS), dice.below(PURSES), dice.below(PURSES));
+    let (coins, fail) = (dice.below(9) + 1, dice.below(5) == 0);
+    let line = json!({"id": format!("l{number}"), "pk": format!("k{k}"), "from": from, "to": to, "moved": coins});
+    let arguments = json!([{
+        "from": format!("p{from}"), "to": format!("p{to}"), "moved": coins, "line": line, "fail": fail,
+    }]);
+    if !fail {
+        told.lock().unwrap().lines.insert(number, (k, None));
+    }
+    let mut procedure = link();
+    procedure.0.push((Kind::StoredProcedure, "move".into()));
+    let arguments = arguments.to_string();
+    let run = engine.execute(&procedure, Some(key(k)), arguments.as_bytes(), false).await;
+    let answer = run.unwrap().answer;
+    let mut told = told.lock().unwrap();
+    match answer.result {
+        Ok(body) => {
+            assert!(!fail);
+            let body: Value = serde_json::from_str(&body).unwrap();
+            let etag = model::token::Etag::parse(body["_etag"].as_str().unwrap()).unwrap();
+            assert_eq!(etag.lsn(), answer.at.lsn, "what it was told is true");
+            told.lines.insert(number, (k, Some(answer.at.lsn)));
+            told.done.scripted += 1;
+        }
+        Err(error) if error.fault == Fault::BadRequest => {
+            assert!(matches!(error.own_substatus, Some(404 | 409 | 503)), "{error}");
+            told.lines.remove(&number);
+            told.done.thrown += 1;
+        }
+        Err(error) => assert_eq!(error.fault, Fault::Unavailable, "{error}"),
+    }
 }
 
 /// What a key holds in one view: lines by number, with their LSNs.

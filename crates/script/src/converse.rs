@@ -81,14 +81,19 @@ pub(crate) fn ask(taken: &mut Taken<'_>, frame: &[u8], deadline: Deadline) -> Re
     if sent.is_err_and(|error| error.kind == ErrorKind::Worker) {
         taken.renew()?.send(frame, Some(deadline))?;
     }
-    let heard = taken.process()?.receive(deadline);
-    heard.inspect_err(|_| taken.discard())
+    hear(taken, deadline)
 }
 
 /// Says something to a worker, and hears what it says to that.
 pub(crate) fn exchange(taken: &mut Taken<'_>, frame: &[u8], until: Deadline) -> Result<Vec<u8>> {
     let process = taken.process()?;
     let heard = process.send(frame, Some(until)).and_then(|()| process.receive(until));
+    heard.inspect_err(|_| taken.discard())
+}
+
+/// Hears what more a worker has to say.
+pub(crate) fn hear(taken: &mut Taken<'_>, until: Deadline) -> Result<Vec<u8>> {
+    let heard = taken.process()?.receive(until);
     heard.inspect_err(|_| taken.discard())
 }
 

@@ -138,13 +138,36 @@ pub(crate) fn load(scripts: &[crate::Script<'_>]) -> Vec<u8> {
     to.take()
 }
 
-pub(crate) fn apply(function: u32, rows: u32, values: &[Value]) -> Vec<u8> {
-    let mut to = Encoder::with(Vec::with_capacity(16 + values.len() * 16));
-    to.byte(APPLY).number(function).number(rows);
-    for each in values {
-        value(&mut to, each);
+/// Rows that a function is to be called for, as they are put together.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    function: u32,
+    rows: u32,
+    values: Encoder,
+}
+
+impl Batch {
+    pub(crate) fn new(function: u32) -> Self {
+        Self { function, rows: 0, values: Encoder::default() }
     }
-    to.take()
+
+    pub(crate) fn add(&mut self, row: &[Value]) {
+        self.rows = self.rows.saturating_add(1);
+        for each in row {
+            value(&mut self.values, each);
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.values.len()
+    }
+
+    /// The frame, and how many rows are in it.
+    pub(crate) fn finish(&self) -> (Vec<u8>, usize) {
+        let mut to = Encoder::with(Vec::with_capacity(self.values.len() + 9));
+        to.byte(APPLY).number(self.function).number(self.rows).append(&self.values);
+        (to.take(), self.rows as usize)
+    }
 }
 
 pub(crate) fn unload() -> Vec<u8> {

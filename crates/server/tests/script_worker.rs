@@ -1,7 +1,5 @@
 //! The program in its other role: a worker for scripts.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
-
 use std::time::Duration;
 
 use script::{ErrorKind, Limits, Pool, Program, Script, Settings, Value};

@@ -139,7 +139,7 @@ impl Bulk {
             BatchKind::Read => {
                 let _turn = self.readers.acquire().await;
                 let answer = container.read_item(named()?, key, None).await?;
-                let seen = conditions.if_none_match.clone();
+                let seen = conditions.if_none_match;
                 answer.map(|item| match seen.is_some_and(|seen| seen.matches(Some(item.etag))) {
                     true => BatchItem::NotModified(item.etag),
                     false => BatchItem::Read(item),

@@ -101,10 +101,7 @@ impl Read<'_> {
             .filter(|row| draft.is_alive(&item_key, row, self.key.definition.default_ttl))
             .ok_or_else(|| not_found(self.id))?;
         let Conditions { if_match, if_none_match } = self.conditions;
-        check_conditions(
-            &Conditions { if_match: if_match.clone(), if_none_match: None },
-            &row.etag,
-        )?;
+        check_conditions(&Conditions { if_match: *if_match, if_none_match: None }, &row.etag)?;
         if if_none_match.as_ref().is_some_and(|seen: &Match| seen.matches(Some(row.etag))) {
             return Ok((BatchItem::NotModified(row.etag), charge::read(0)));
         }

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use astrarium_engine::{CreateOptions, Engine, Env, Kind, Link, Options};
+use astrarium_engine::{CreateOptions, Engine, Env, Kind, Link, Options, Scripts};
 use kv::Crashing;
 use model::throughput::Throughput;
 use serde_json::{Map, Value, json};
@@ -50,15 +50,18 @@ pub fn for_each_seed(test: &str, seeds: u64, mut live: impl AsyncFnMut(u64)) {
 pub struct Disk {
     pub store: Crashing,
     pub clock: Arc<AtomicU64>,
+    pub scripts: Option<Arc<dyn Scripts>>,
 }
 
 impl Disk {
     pub fn new() -> Self {
-        Self { store: Crashing::manual(), clock: Arc::new(AtomicU64::new(1_700_000_000_000)) }
+        let clock = Arc::new(AtomicU64::new(1_700_000_000_000));
+        Self { store: Crashing::manual(), clock, scripts: None }
     }
 
     pub async fn open(&self) -> Arc<Engine> {
-        let options = Options { housekeeping: None, ..Options::default() };
+        let scripts = self.scripts.clone();
+        let options = Options { housekeeping: None, scripts, ..Options::default() };
         let opened = Engine::open(Arc::new(self.store.clone()), env(&self.clock), options);
         with_sync(&self.store, opened).await.expect("the account opens after a crash")
     }

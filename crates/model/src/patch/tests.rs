@@ -1,3 +1,5 @@
+//! Patches, applied to small texts.
+
 use super::*;
 
 /// Applies operations, given as JSON, to an object.

@@ -12,6 +12,9 @@ use crate::worker::run::compile;
 use crate::worker::sandbox::Sandbox;
 use crate::{Error, ErrorKind, Limits, Value};
 
+/// Values are sent once they have so many bytes.
+const PIECE_BYTES: usize = 256 * 1024;
+
 /// Serves the functions of one query until it is over. Gives whether this process may go on;
 /// nothing if the pool is gone or not to be understood.
 pub(crate) fn serve(
@@ -55,12 +58,11 @@ impl<'js> Loaded<'_, 'js> {
                 Request::Apply { function, rows, values } => {
                     super::confine::processor(limits);
                     self.port.begin();
-                    match self.rows(function as usize, rows as usize, &values) {
-                        Ok(values) => pipe.send(values.as_slice(), None).ok()?,
-                        Err(error) => {
-                            if !say(pipe, &error)? {
-                                return Some(false);
-                            }
+                    let done = self.rows(pipe, function as usize, rows as usize, &values);
+                    if let Err(stop) = done {
+                        let error = stop?;
+                        if !say(pipe, &error)? {
+                            return Some(false);
                         }
                     }
                 }
@@ -70,27 +72,35 @@ impl<'js> Loaded<'_, 'js> {
         }
     }
 
+    /// Calls the function for each row, and sends what it gives. Fails with what went wrong, or
+    /// with nothing if the pool is gone.
     fn rows(
         &self,
+        pipe: &Pipe,
         function: usize,
         rows: usize,
         values: &[Value],
-    ) -> std::result::Result<Encoder, Error> {
+    ) -> std::result::Result<(), Option<Error>> {
         let function = self.functions.get(function);
         let function = function.ok_or_else(|| Error::new(ErrorKind::Worker, "no such function"))?;
         let width = values.len() / rows.max(1);
         let mut results = message::values();
         for row in 0..rows {
             let arguments = values.get(row * width..(row + 1) * width).unwrap_or_default();
+            let before = results.len();
             self.row(&mut results, function, arguments).map_err(|error| {
                 failure::thrown(self.port, failure::describe(self.ctx, self.kit, &error))
             })?;
-            if results.len() > self.port.limits.output_bytes {
-                let message = "The values of a function are larger than they may be.";
-                return Err(Error::new(ErrorKind::TooLarge, message));
+            if results.len() - before > self.port.limits.output_bytes {
+                let message = "The value of a function is larger than it may be.";
+                return Err(Some(Error::new(ErrorKind::TooLarge, message)));
+            }
+            if results.len() > PIECE_BYTES || row + 1 == rows {
+                pipe.send(results.as_slice(), None).map_err(|_| None)?;
+                results = message::values();
             }
         }
-        Ok(results)
+        Ok(())
     }
 
     fn row(&self, to: &mut Encoder, function: &Function<'js>, arguments: &[Value]) -> Result<()> {

@@ -1,4 +1,8 @@
 //! Where a script's operations leave the process, and their answers arrive.
+//!
+//! Operations leave when the script's turn is over, or earlier when there are many: the host then
+//! works while the script goes on. Answers are always fetched before more is sent, so that the two
+//! sides never both wait to be read.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -14,6 +18,9 @@ use crate::worker::failure::Description;
 
 /// Of a script's time, the part in which operations are accepted. The rest is for coming to an end.
 const ACCEPTING: f64 = 0.8;
+
+/// Operations leave early once they have so many bytes.
+const EARLY_BYTES: usize = 32 * 1024;
 
 /// What becomes of an operation that a script asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +54,8 @@ pub(crate) struct Port {
     accepting_until: Cell<Deadline>,
     accepting: Cell<bool>,
     outgoing: RefCell<Encoder>,
+    /// Whether operations have been sent that have not been answered, so that an answer will come.
+    awaited: Cell<bool>,
     /// Operations that have no answer yet, those in `outgoing` included.
     unanswered: Cell<usize>,
     arrived: RefCell<VecDeque<Arrived>>,
@@ -71,6 +80,7 @@ impl Port {
             accepting_until: Cell::new(Deadline::after(limits.time.mul_f64(ACCEPTING))),
             accepting: Cell::new(true),
             outgoing: RefCell::new(message::operations()),
+            awaited: Cell::new(false),
             unanswered: Cell::new(0),
             arrived: RefCell::default(),
             arrived_bytes: Cell::new(0),
@@ -102,22 +112,25 @@ impl Port {
         stop
     }
 
-    /// Takes an operation, to be sent when the script's turn is over.
-    pub(crate) fn ask(&self, asked: &Asked<'_>) -> Sent {
-        let mut outgoing = self.outgoing.borrow_mut();
+    /// Takes an operation, to be sent when the script's turn is over at the latest.
+    pub(crate) fn ask(&self, asked: &Asked<'_>) -> Result<Sent, Lost> {
         if asked.text.len() + asked.name.len() > self.limits.message_bytes {
-            return Sent::TooLarge;
+            return Ok(Sent::TooLarge);
         }
-        let bytes = outgoing.len() + asked.text.len() + self.arrived_bytes.get();
-        let full = self.unanswered.get() + self.arrived.borrow().len()
-            >= self.limits.pending_operations
-            || bytes > self.limits.pending_bytes;
+        let bytes = self.outgoing.borrow().len() + asked.text.len() + self.arrived_bytes.get();
+        let operations = self.unanswered.get() + self.arrived.borrow().len();
+        let full =
+            operations >= self.limits.pending_operations || bytes > self.limits.pending_bytes;
         if full || !self.accepting.get() || self.accepting_until.get().passed() {
-            return Sent::Refused;
+            return Ok(Sent::Refused);
         }
-        asked.write(&mut outgoing);
+        asked.write(&mut self.outgoing.borrow_mut());
         self.unanswered.set(self.unanswered.get() + 1);
-        Sent::Accepted
+        if self.outgoing.borrow().len() > EARLY_BYTES {
+            self.fetch()?;
+            self.send()?;
+        }
+        Ok(Sent::Accepted)
     }
 
     /// The next answer, which is waited for. `None` when all operations have been answered.
@@ -144,9 +157,32 @@ impl Port {
         Ok(arrived)
     }
 
+    /// Fetches what is still to come of answers, so that the run can be said to be over.
+    pub(crate) fn close(&self) -> Result<(), Lost> {
+        self.fetch()
+    }
+
     fn exchange(&self) -> Result<(), Lost> {
+        if !self.awaited.get() {
+            self.send()?;
+        }
+        self.fetch()?;
+        // What is left goes at once: the host works on it while the script looks at these.
+        if self.unanswered.get() > 0 { self.send() } else { Ok(()) }
+    }
+
+    /// Sends what has been asked for, be it nothing: the host then goes on with what it has.
+    fn send(&self) -> Result<(), Lost> {
         let operations = self.outgoing.replace(message::operations());
-        self.pipe.send(operations.as_slice(), None).map_err(|_| Lost)?;
+        self.awaited.set(true);
+        self.pipe.send(operations.as_slice(), None).map_err(|_| Lost)
+    }
+
+    /// Receives the answers that are on their way.
+    fn fetch(&self) -> Result<(), Lost> {
+        if !self.awaited.replace(false) {
+            return Ok(());
+        }
         let frame = self.pipe.receive(None).map_err(|_| Lost)?;
         let Ok(Request::Answers { accepting, mut answers }) = Request::read(&frame) else {
             return Err(Lost);

@@ -19,6 +19,7 @@ pub(crate) fn run(sandbox: &Sandbox, run: &Run<'_>) -> Ended<Outcome> {
     let port = sandbox.port();
     port.begin();
     let ended = turns(sandbox, run);
+    port.close().unwrap_or_else(|Lost| lost());
     let log = port.log.take();
     match ended {
         Ok(body) => Ok(Outcome { body, log }),

@@ -121,7 +121,7 @@ fn native<'js>(ctx: &Ctx<'js>, port: &Rc<Port>) -> Result<Object<'js>> {
                      flag: u32| {
         let (extra, condition) = (extra.as_deref(), condition.as_deref());
         let asked = Asked { code, how, name: &name, extra, text: &text, condition, flag };
-        to.ask(&asked) as u32
+        to.ask(&asked).unwrap_or_else(|Lost| lost()) as u32
     };
     native.set("send", Function::new(ctx.clone(), send)?)?;
     let to = port.clone();

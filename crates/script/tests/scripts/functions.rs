@@ -86,3 +86,29 @@ fn a_function_that_fails_can_be_called_again_and_one_that_loops_cannot() {
     let mut next = pool.functions(&[script("function f() { return 1; }")]).unwrap();
     assert_eq!(next.call(0, 1, &[]).unwrap(), [Number(1.0)]);
 }
+
+#[test]
+fn rows_and_values_of_many_bytes_travel_in_pieces() {
+    let pool = Pool::new(&settings());
+    let mut functions =
+        pool.functions(&[script("s => s + s.length"), script("n => 'x'.repeat(n)")]).unwrap();
+    let rows: Vec<Value> = (0..3000).map(|i| Text("é".repeat(i))).collect();
+    let found = functions.call(0, rows.len(), &rows).unwrap();
+    for (i, (row, found)) in rows.iter().zip(&found).enumerate() {
+        let Text(row) = row else { unreachable!() };
+        assert_eq!(found, &Text(format!("{row}{i}")));
+    }
+    assert_eq!(found.len(), rows.len());
+    let much = vec![Number(1e6); 20];
+    assert_eq!(functions.call(1, 20, &much).unwrap().len(), 20);
+    // One value, or all together, can be too much; and it goes on after the first.
+    assert_eq!(functions.call(1, 1, &[Number(5e6)]).unwrap_err().kind, ErrorKind::TooLarge);
+    assert_eq!(functions.call(1, 1, &[Number(1.0)]).unwrap(), [Text("x".to_owned())]);
+    let too_much = vec![Number(1e6); 40];
+    assert_eq!(functions.call(1, 40, &too_much).unwrap_err().kind, ErrorKind::TooLarge);
+    let huge = [Text("x".repeat(5_000_000))];
+    drop(functions);
+    let mut functions = pool.functions(&[script("s => 1")]).unwrap();
+    assert_eq!(functions.call(0, 1, &huge).unwrap_err().kind, ErrorKind::TooLarge);
+    assert_eq!(functions.call(0, 1, &[Null]).unwrap(), [Number(1.0)]);
+}

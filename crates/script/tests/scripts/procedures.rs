@@ -437,3 +437,30 @@ fn an_item_named_by_its_rid_comes_with_the_id_it_was_seen_under() {
     );
     assert!(host.items.is_empty());
 }
+
+/// With so much that operations leave, and answers come, while the script has its turn.
+#[test]
+fn a_turn_may_end_in_any_way_while_answers_are_on_their_way() {
+    let mut settings = settings();
+    let create = "let answers = 0; for (let i = 0; i < 2000; i++) \
+        __.createDocument(__.getSelfLink(), {id: 'd' + i, text: 'x'.repeat(500)}, (e) => { if (e) throw e; answers++; });";
+    let run = |pool: &Pool, rest: &str| {
+        let mut host = Memory::default();
+        let ended =
+            procedure(pool, &mut host, &format!("function f() {{ {create} {rest} }}"), "[]");
+        (ended, host.items.len())
+    };
+    let pool = Pool::new(&settings);
+    let (ended, asked) = run(&pool, "throw new Error('enough');");
+    assert_eq!(ended, "throws Error: enough");
+    assert!(asked > 0, "some had been sent");
+    let (ended, asked) = run(&pool, "getContext().abort('enough');");
+    assert!(ended.starts_with("Thrown(None)") && asked > 0, "{ended}");
+    // The answer that is waited for is the right one, and the others keep theirs.
+    let distance = "const d = __.spatial.distance({}, {}); \
+        __.readDocuments(__.getSelfLink(), (e, docs) => __.response.setBody([d, answers, docs.length]));";
+    assert_eq!(run(&pool, distance), ("[7.5,2000,100]".to_owned(), 2000));
+    settings.limits.time = std::time::Duration::from_millis(300);
+    let pool = Pool::new(&settings);
+    assert!(run(&pool, "for (;;);").0.starts_with("Timeout"));
+}
