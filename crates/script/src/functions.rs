@@ -68,13 +68,13 @@ impl<'p> Functions<'p> {
                 Ok(values) if !values.is_empty() => results.values.extend(values),
                 _ => return Err(converse::confused(&mut self.taken)),
             }
-            if results.values.len() == expected {
-                return Ok(());
-            }
             if results.bytes > self.limits.pending_bytes {
                 self.taken.discard();
                 let message = "The values of a function are larger than they may be together.";
                 return Err(Error::new(ErrorKind::TooLarge, message));
+            }
+            if results.values.len() == expected {
+                return Ok(());
             }
             heard = converse::hear(&mut self.taken, deadline)?;
         }

@@ -5,6 +5,7 @@
 //! does can be seen by the next. A script that broke a limit takes the whole process with it.
 
 mod api;
+mod compile;
 mod confine;
 mod failure;
 mod function;

@@ -6,9 +6,9 @@ use rquickjs::{Ctx, Function, Object, Result, Type};
 use crate::frame::Encoder;
 use crate::message::{self, Request};
 use crate::pipe::Pipe;
+use crate::worker::compile::compile;
 use crate::worker::failure;
 use crate::worker::port::Port;
-use crate::worker::run::compile;
 use crate::worker::sandbox::Sandbox;
 use crate::{Error, ErrorKind, Limits, Value};
 

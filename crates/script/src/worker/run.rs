@@ -4,15 +4,13 @@ use rquickjs::function::Args;
 use rquickjs::{Array, Ctx, Function, IntoJs, Object, Result, Value};
 
 use crate::message::{Role, Run};
+use crate::worker::compile::compile;
 use crate::worker::failure::{self, Description};
 use crate::worker::port::{Arrived, Lost, Port};
-use crate::worker::sandbox::{Sandbox, evaluate, lost};
+use crate::worker::sandbox::{Sandbox, lost};
 use crate::{Error, ErrorKind, Outcome};
 
 type Ended<T> = std::result::Result<T, Error>;
-
-/// Before the first line of a script, which makes a declaration an expression.
-const OPENING: &str = "(";
 
 /// Runs a script to its end.
 pub(crate) fn run(sandbox: &Sandbox, run: &Run<'_>) -> Ended<Outcome> {
@@ -64,65 +62,6 @@ fn settle(sandbox: &Sandbox) -> Ended<()> {
             }
         }
     }
-}
-
-/// The function that a text is.
-///
-/// Scripts are written as one function, mostly as a declaration. Where other declarations or
-/// directives stand beside it, the first function declared is meant.
-pub(crate) fn compile<'js>(
-    ctx: &Ctx<'js>,
-    kit: &Object<'js>,
-    port: &Port,
-    id: &str,
-    source: &str,
-) -> Ended<Function<'js>> {
-    let file = format!("{id}.js");
-    let failed = |error: rquickjs::Error| {
-        let description = failure::describe(ctx, kit, &error);
-        match port.stopped.get() {
-            true => failure::thrown(port, description),
-            false => failure::uncompiled(port, id, &description),
-        }
-    };
-    if source.contains('\0') {
-        let message = format!("The script {id} does not compile: it has a zero character in it.");
-        return Err(Error::new(ErrorKind::Compile, message));
-    }
-    let wrapped = format!("{OPENING}{source}\n)");
-    port.indent.set(OPENING.len() as u32);
-    let found: Value<'js> = match evaluate(ctx, &file, &wrapped) {
-        Ok(found) => found,
-        Err(error) => {
-            let first = failed(error);
-            port.indent.set(0);
-            let known = ctx.globals().keys::<String>().count();
-            // Statements. If these do not compile either, the first attempt says better why.
-            match evaluate::<Value<'js>>(ctx, &file, source) {
-                Ok(value) if value.is_function() => value,
-                Ok(_) => declared(ctx, known).map_err(failed)?,
-                Err(error) => {
-                    let _ = failed(error);
-                    return Err(first);
-                }
-            }
-        }
-    };
-    found.into_function().ok_or_else(|| {
-        Error::new(ErrorKind::Compile, format!("The script {id} is not a function."))
-    })
-}
-
-/// The first function among the globals that were declared after those known.
-fn declared<'js>(ctx: &Ctx<'js>, known: usize) -> Result<Value<'js>> {
-    let globals = ctx.globals();
-    for name in globals.keys::<String>().skip(known) {
-        let value: Value<'js> = globals.get(name?)?;
-        if value.is_function() {
-            return Ok(value);
-        }
-    }
-    Ok(Value::new_undefined(ctx.clone()))
 }
 
 /// A turn of one run.

@@ -112,3 +112,17 @@ fn rows_and_values_of_many_bytes_travel_in_pieces() {
     assert_eq!(functions.call(0, 1, &huge).unwrap_err().kind, ErrorKind::TooLarge);
     assert_eq!(functions.call(0, 1, &[Null]).unwrap(), [Number(1.0)]);
 }
+
+#[test]
+fn functions_of_one_query_do_not_see_each_others_helpers() {
+    let pool = Pool::new(&settings());
+    let scripts = [
+        script("'use strict'; function f() { return help(); } function help() { return 1; }"),
+        script(
+            "// a function in a comment\nfunction f() { return help(); } function help() { return 2; }",
+        ),
+    ];
+    let mut functions = pool.functions(&scripts).unwrap();
+    assert_eq!(functions.call(0, 1, &[]).unwrap(), [Number(1.0)]);
+    assert_eq!(functions.call(1, 1, &[]).unwrap(), [Number(2.0)]);
+}
