@@ -204,9 +204,12 @@ impl Cursors {
         let held = self.held(id)?;
         // A read from a time or from now may answer with nothing but a position.
         let was_positioned = matches!(held.start, Start::After(_) | Start::Beginning);
-        let is_quiet = page.is_not_modified && was_positioned;
+        // An answer that leads nowhere is as good as none: asking on at once would not end.
+        let is_stuck = page.changes.is_empty()
+            && matches!(&held.start, Start::After(etag) if *etag == page.etag);
+        let is_quiet = was_positioned && (page.is_not_modified || is_stuck);
         if held.state == State::Watching && all_fit {
-            held.is_deaf = page.is_not_modified && !page.has_waited;
+            held.is_deaf = is_quiet && !page.has_waited;
         }
         held.start = Start::After(page.etag.clone());
         held.quiet_at = is_quiet.then_some(asked_at);

@@ -188,3 +188,18 @@ async fn more_ranges_than_can_be_watched_are_asked_in_turns() {
     }
     assert_eq!(watched, WATCHED_MAX);
 }
+
+#[tokio::test]
+async fn an_answer_that_leads_nowhere_ends_the_round() {
+    let mut cursors = two(beginning());
+    let now = Instant::now();
+    let empty = |etag: &str| FeedPage { is_not_modified: false, ..page(etag, 0, false) };
+    for etag in ["a", "b", "b"] {
+        for _ in 0..2 {
+            assert!(!cursors.is_round_over(now));
+            let read = cursors.next_read(1, false).unwrap();
+            cursors.advance(read.id, &empty(etag), now);
+        }
+    }
+    assert!(cursors.is_round_over(now));
+}
