@@ -155,9 +155,14 @@ impl Changes {
 
     /// Where the reader is.
     pub fn continuation(&self) -> String {
-        let ranges = self.cursors.positions();
-        let key = self.options.partition_key.clone();
-        Continuation { rid: self.rid.clone(), mode: self.options.mode, key, ranges }.write()
+        let continuation = Continuation {
+            rid: self.rid.clone(),
+            mode: self.options.mode,
+            key: self.options.partition_key.clone(),
+            range_id: self.cursors.named_range().map(str::to_owned),
+            ranges: self.cursors.positions(),
+        };
+        continuation.write()
     }
 
     /// Pages up to where nothing is new; the last says so. After an error the stream ends.
