@@ -14,6 +14,7 @@ pub mod options;
 pub mod read;
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -28,6 +29,7 @@ use self::options::ChangeFeedOptions;
 use self::read::{FeedPage, FeedRead};
 use crate::container::Container;
 use crate::error::{Error, Kind, Result};
+use crate::layout::Layout;
 use crate::range::FeedRange;
 use crate::retry::Pauses;
 
@@ -153,9 +155,14 @@ impl Changes {
 
     /// Where the reader is.
     pub fn continuation(&self) -> String {
-        let ranges = self.cursors.positions();
-        let key = self.options.partition_key.clone();
-        Continuation { rid: self.rid.clone(), mode: self.options.mode, key, ranges }.write()
+        let continuation = Continuation {
+            rid: self.rid.clone(),
+            mode: self.options.mode,
+            key: self.options.partition_key.clone(),
+            range_id: self.cursors.named_range().map(str::to_owned),
+            ranges: self.cursors.positions(),
+        };
+        continuation.write()
     }
 
     /// Pages up to where nothing is new; the last says so. After an error the stream ends.
@@ -195,10 +202,7 @@ impl Changes {
     /// Lets reads begin for cursors that have none under way, the longest untouched first.
     async fn start_reads(&mut self) -> Result<()> {
         if self.cursors.need_layout() {
-            // What is remembered may be of a container that is gone.
-            let layout = self.container.refresh_layout().await?;
-            self.check_rid(&layout.rid)?;
-            self.cursors.place(&layout)?;
+            let layout = self.place().await?;
             layout.rid.clone_into(&mut self.rid);
         }
         let (most, watches) = (self.options.max_concurrency, self.options.wait.is_some());
@@ -207,6 +211,22 @@ impl Changes {
             self.reading.push(reading);
         }
         Ok(())
+    }
+
+    /// Puts what is wanted into ranges. What is remembered of them serves a reader that knows which
+    /// container it reads; another might get those of a container that is gone.
+    async fn place(&mut self) -> Result<Arc<Layout>> {
+        if let Some(known) = self.container.known_layout()
+            && !known.rid.is_empty()
+            && known.rid == self.rid
+            && self.cursors.place(&known).is_ok()
+        {
+            return Ok(known);
+        }
+        let layout = self.container.refresh_layout().await?;
+        self.check_rid(&layout.rid)?;
+        self.cursors.place(&layout)?;
+        Ok(layout)
     }
 
     /// A read of one cursor; it holds all it needs, and changes nothing.

@@ -97,9 +97,14 @@ impl Container {
         Ok(ranges.into_iter().map(|range| range.span).collect())
     }
 
-    /// The ranges as they were read last.
+    /// The ranges as they were read last, if they were.
+    pub(crate) fn known_layout(&self) -> Option<Arc<Layout>> {
+        self.remembered.layout.layout()
+    }
+
+    /// The same, read if they were not.
     pub(crate) async fn layout(&self) -> Result<Arc<Layout>> {
-        match self.remembered.layout.layout() {
+        match self.known_layout() {
             Some(layout) => Ok(layout),
             None => self.refresh_layout().await,
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::error::Kind;
+use crate::error::{Error, Kind};
 use crate::options::Retry;
 
 /// Longest pause between two attempts, unless the server asks for a longer one.
@@ -67,10 +67,15 @@ pub fn verdict(failed: Failed, nature: Nature) -> Verdict {
     }
 }
 
-/// Whether a write that ended so may have been done.
-pub fn maybe_applied(kind: Kind, is_read: bool) -> bool {
-    !is_read
-        && matches!(kind, Kind::Interrupted | Kind::TimedOut | Kind::Unavailable | Kind::Answer)
+/// Whether a write that ended so may have been done. One whose answer was too long has been, and
+/// one that was too long itself has not.
+pub fn maybe_applied(error: &Error, is_read: bool) -> bool {
+    let is_unknown = match error.kind() {
+        Kind::Interrupted | Kind::TimedOut | Kind::Unavailable | Kind::Answer => true,
+        Kind::TooLarge => error.status().is_none(),
+        _ => false,
+    };
+    !is_read && is_unknown
 }
 
 /// The pauses of one request.
@@ -156,10 +161,17 @@ mod tests {
         assert_eq!(verdict(Kind::TimedOut, true), Verdict::Elsewhere);
         assert_eq!(verdict(Kind::TimedOut, false), Verdict::GiveUp);
         assert_eq!(verdict(Kind::Answer, true), Verdict::GiveUp);
-        assert!(maybe_applied(Kind::Interrupted, false));
-        assert!(!maybe_applied(Kind::Interrupted, true));
-        assert!(!maybe_applied(Kind::Unreachable, false));
-        assert!(!maybe_applied(Kind::Throttled, false));
+    }
+
+    #[test]
+    fn writes_of_unknown_fate() {
+        let lost = |kind| maybe_applied(&Error::new(kind, ""), false);
+        assert!(lost(Kind::Interrupted) && lost(Kind::TimedOut) && lost(Kind::TooLarge));
+        assert!(!lost(Kind::Unreachable) && !lost(Kind::Setting));
+        let told = |status| maybe_applied(&Error::refusal(status, 0, ""), false);
+        assert!(told(408) && told(500) && told(503));
+        assert!(!told(413) && !told(429) && !told(412) && !told(410));
+        assert!(!maybe_applied(&Error::new(Kind::Interrupted, ""), true));
     }
 
     #[test]

@@ -102,7 +102,7 @@ impl Sender {
             let pause =
                 if give_up { None } else { pauses.next(error.retry_after(), self.chance()) };
             let Some(pause) = pause else {
-                let maybe = maybe_applied(error.kind(), request.is_read);
+                let maybe = maybe_applied(&error, request.is_read);
                 return Err(error.with_attempts(attempts).with_maybe_applied(maybe));
             };
             tracing::debug!(%error, ?pause, ?verdict, link = request.link, "trying again");

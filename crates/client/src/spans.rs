@@ -76,6 +76,13 @@ impl Spans {
             Some(text) if text.starts_with("{\"read\":") => Some(parse(text)?),
             _ => None,
         };
+        if let Some(parts) = &parts {
+            let is_beyond =
+                |(part, _): &(FeedRange, _)| span.is_some_and(|span| !span.contains(part));
+            if key.is_some() || parts.iter().any(is_beyond) {
+                return Err(Error::setting("the continuation is of another list"));
+            }
+        }
         let state = match (parts, key, range_id, span) {
             // What is left to read says more than what was asked for at first.
             (Some(parts), ..) => State::Parts(parts),
@@ -213,4 +220,38 @@ fn parse(text: &str) -> Result<VecDeque<(FeedRange, Option<String>)>> {
     }
     let range = |range: Range| Ok((FeedRange::new(&range.min, &range.max)?, range.token));
     text.ranges.into_iter().map(range).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str =
+        r#"{"read":1,"ranges":[{"min":"05","max":"1F","token":"t"},{"min":"1F","max":"2F"}]}"#;
+
+    #[test]
+    fn what_is_left_is_kept_as_text() {
+        let spans = Spans::begin(None, None, None, Some(TEXT)).unwrap();
+        assert_eq!(spans.continuation().as_deref(), Some(TEXT));
+        let mut spans = spans;
+        spans.advance(Some("u".into()));
+        assert_eq!(spans.continuation().unwrap(), TEXT.replace("\"t\"", "\"u\""));
+        spans.advance(None);
+        assert!(spans.continuation().unwrap().starts_with(r#"{"read":1,"ranges":[{"min":"1F""#));
+        spans.advance(None);
+        assert_eq!(spans.continuation(), None);
+    }
+
+    #[test]
+    fn continuations_of_other_lists_are_refused() {
+        let within = "-2F".parse().unwrap();
+        assert!(Spans::begin(None, None, Some(&within), Some(TEXT)).is_ok());
+        let beyond = "06-FF".parse().unwrap();
+        assert!(Spans::begin(None, None, Some(&beyond), Some(TEXT)).is_err());
+        assert!(Spans::begin(Some(&"a".into()), None, None, Some(TEXT)).is_err());
+        for torn in [TEXT.replace(":1,", ":2,"), TEXT.replace("05", "0"), TEXT.replace("]}", "")] {
+            assert!(Spans::begin(None, None, None, Some(&torn)).is_err(), "{torn}");
+        }
+        assert!(Spans::begin(Some(&"a".into()), Some("0"), None, None).is_err());
+    }
 }

@@ -70,6 +70,8 @@ enum Wanted {
     Nothing,
     /// Spans with their positions.
     Spans(Vec<(FeedRange, Start)>),
+    /// Everything, after the etag of what must be the only range.
+    OnlyRange(Start),
     /// A range by its id: from one position, or from those of a continuation.
     Range(String, From),
 }
@@ -99,6 +101,15 @@ impl Cursors {
             return Err(wrong("it was made in another mode"));
         }
         let kept = continuation.ranges;
+        if let Some(id) = continuation.range_id {
+            let is_same = options.partition_key_range_id.as_ref().is_none_or(|asked| *asked == id);
+            if !is_same || options.feed_range.is_some() || options.partition_key.is_some() {
+                return Err(wrong(&format!("it was made for the range {id}")));
+            }
+            let start = kept.into_iter().next().map_or(start, |(_, start)| start);
+            cursors.wanted = Wanted::Range(id, From::One(start));
+            return Ok((continuation.rid, cursors));
+        }
         match (&options.partition_key, &continuation.key) {
             (None, None) => {}
             (Some(asked), Some(kept_key)) if asked == kept_key => {
@@ -122,12 +133,11 @@ impl Cursors {
         if let Some(key) = &options.partition_key {
             return self.hold(FeedRange::full(), FeedScope::Key(key.clone()), start);
         }
-        self.wanted = match &options.partition_key_range_id {
-            Some(id) => Wanted::Range(id.clone(), From::One(start)),
-            None => {
-                let span = options.feed_range.clone().unwrap_or_else(FeedRange::full);
-                Wanted::Spans(vec![(span, start)])
-            }
+        self.wanted = match (&options.partition_key_range_id, &options.feed_range) {
+            (Some(id), _) => Wanted::Range(id.clone(), From::One(start)),
+            (None, Some(span)) => Wanted::Spans(vec![(span.clone(), start)]),
+            (None, None) if matches!(start, Start::After(_)) => Wanted::OnlyRange(start),
+            (None, None) => Wanted::Spans(vec![(FeedRange::full(), start)]),
         };
     }
 
@@ -141,6 +151,15 @@ impl Cursors {
         let spans = match &self.wanted {
             Wanted::Nothing => return Ok(()),
             Wanted::Spans(spans) => spans.clone(),
+            Wanted::OnlyRange(start) => match layout.ranges.len() {
+                1 => vec![(FeedRange::full(), start.clone())],
+                count => {
+                    return Err(Error::setting(format!(
+                        "an etag is a position in one range, and there are {count}: name the range \
+                         it belongs to, or go on from a continuation"
+                    )));
+                }
+            },
             Wanted::Range(id, from) => {
                 let found = layout.spans_of(id);
                 if found.is_empty() {
@@ -204,9 +223,12 @@ impl Cursors {
         let held = self.held(id)?;
         // A read from a time or from now may answer with nothing but a position.
         let was_positioned = matches!(held.start, Start::After(_) | Start::Beginning);
-        let is_quiet = page.is_not_modified && was_positioned;
+        // An answer that leads nowhere is as good as none: asking on at once would not end.
+        let is_stuck = page.changes.is_empty()
+            && matches!(&held.start, Start::After(etag) if *etag == page.etag);
+        let is_quiet = was_positioned && (page.is_not_modified || is_stuck);
         if held.state == State::Watching && all_fit {
-            held.is_deaf = page.is_not_modified && !page.has_waited;
+            held.is_deaf = is_quiet && !page.has_waited;
         }
         held.start = Start::After(page.etag.clone());
         held.quiet_at = is_quiet.then_some(asked_at);
@@ -281,11 +303,20 @@ impl Cursors {
         match &self.wanted {
             Wanted::Spans(spans) => spans.clone(),
             Wanted::Range(_, From::Each(kept)) => kept.clone(),
-            // The range is not known yet; neither is how far it reaches.
-            Wanted::Range(_, From::One(start)) => vec![(FeedRange::full(), start.clone())],
+            Wanted::OnlyRange(start) | Wanted::Range(_, From::One(start)) => {
+                vec![(FeedRange::full(), start.clone())]
+            }
             Wanted::Nothing => {
                 self.all.iter().map(|held| (held.span.clone(), held.start.clone())).collect()
             }
+        }
+    }
+
+    /// The range of which only the id is known, with one position.
+    pub fn named_range(&self) -> Option<&str> {
+        match &self.wanted {
+            Wanted::Range(id, From::One(_)) => Some(id),
+            _ => None,
         }
     }
 

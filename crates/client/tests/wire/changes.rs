@@ -226,8 +226,13 @@ async fn a_continuation_does_not_serve_for_what_it_was_not_made_for() {
     let no_range = ChangeFeedOptions { partition_key_range_id: Some("77".into()), ..beginning() };
     let gone = container.changes(no_range).unwrap().next_page().await.unwrap_err();
     assert_eq!(gone.kind(), Kind::RangeGone);
-    let torn = container.changes(from("\"no etag\"")).unwrap().next_page().await.unwrap_err();
-    assert_eq!(torn.kind(), Kind::BadRequest);
+    let bare = container.changes(from("\"7\"")).unwrap().next_page().await.unwrap_err();
+    assert_eq!(bare.kind(), Kind::Setting);
+    let named =
+        ChangeFeedOptions { partition_key_range_id: Some("0".into()), ..from("\"no etag\"") };
+    let mut torn = container.changes(named).unwrap();
+    assert!(torn.continuation().contains("\"range\":\"0\""));
+    assert_eq!(torn.next_page().await.unwrap_err().kind(), Kind::BadRequest);
 }
 
 #[tokio::test]

@@ -180,7 +180,7 @@ async fn an_answer_that_is_too_long_is_not_read() {
     fill(&container, "more", 20).await;
     let mut changes = container.changes(beginning()).unwrap();
     let error = soon(changes.next_page()).await.unwrap_err();
-    assert_eq!((error.kind(), error.attempts()), (Kind::Answer, 1));
+    assert_eq!((error.kind(), error.attempts()), (Kind::TooLarge, 1));
     assert!(error.message().contains("fewer items"), "{error}");
     let few = ChangeFeedOptions { max_item_count: Some(3), ..beginning() };
     assert_eq!(drain(&mut container.changes(few).unwrap()).await.len(), 21);

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::proxy::{Fate, Head, Proxy};
 use crate::support::{Home, beginning, client_of, soon};
 
-const SEEDS: u64 = 12;
+const SEEDS: u64 = 8;
 const STEPS: u64 = 150;
 
 /// A small generator, so that a seed replays a run.

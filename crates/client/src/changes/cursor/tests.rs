@@ -188,3 +188,58 @@ async fn more_ranges_than_can_be_watched_are_asked_in_turns() {
     }
     assert_eq!(watched, WATCHED_MAX);
 }
+
+#[tokio::test]
+async fn an_answer_that_leads_nowhere_ends_the_round() {
+    let mut cursors = two(beginning());
+    let now = Instant::now();
+    let empty = |etag: &str| FeedPage { is_not_modified: false, ..page(etag, 0, false) };
+    for etag in ["a", "b", "b"] {
+        for _ in 0..2 {
+            assert!(!cursors.is_round_over(now));
+            let read = cursors.next_read(1, false).unwrap();
+            cursors.advance(read.id, &empty(etag), now);
+        }
+    }
+    assert!(cursors.is_round_over(now));
+}
+
+fn reads(options: &ChangeFeedOptions, layout: &Layout) -> Result<Vec<String>> {
+    let continuation = match &options.request_continuation {
+        Some(text) => Continuation::parse(text)?,
+        None => None,
+    };
+    let (_, mut cursors) = Cursors::begin(options, continuation)?;
+    cursors.place(layout)?;
+    Ok(std::iter::from_fn(|| cursors.next_read(9, false)).map(|read| shown(&read)).collect())
+}
+
+#[tokio::test]
+async fn an_etag_belongs_to_one_range() {
+    let etag =
+        || ChangeFeedOptions { request_continuation: Some("e".into()), ..Default::default() };
+    let one = layout(&[("0", "-FF", &[])]);
+    let two = layout(&[("1", "-1F", &["0"]), ("2", "1F-FF", &["0"])]);
+    assert_eq!(reads(&etag(), &one).unwrap(), ["0 e"]);
+    assert!(reads(&etag(), &two).unwrap_err().message().contains("there are 2"));
+    let named = |id: &str| ChangeFeedOptions { partition_key_range_id: Some(id.into()), ..etag() };
+    assert_eq!(reads(&named("2"), &two).unwrap(), ["2 e"]);
+    assert_eq!(reads(&named("0"), &two).unwrap(), ["1 e", "2 e"]);
+    let part = ChangeFeedOptions { feed_range: Some("10-20".parse().unwrap()), ..etag() };
+    assert_eq!(reads(&part, &two).unwrap(), ["1[10-1F] e", "2[1F-20] e"]);
+}
+
+#[tokio::test]
+async fn a_range_of_which_only_the_id_is_known_is_kept_by_its_id() {
+    let text = r#"{"feed":1,"rid":"r","mode":"latest","range":"2","ranges":[{"min":"","max":"FF","etag":"e"}]}"#;
+    let kept =
+        || ChangeFeedOptions { request_continuation: Some(text.into()), ..Default::default() };
+    let two = layout(&[("1", "-1F", &["0"]), ("2", "1F-FF", &["0"])]);
+    assert_eq!(reads(&kept(), &two).unwrap(), ["2 e"]);
+    let same = ChangeFeedOptions { partition_key_range_id: Some("2".into()), ..kept() };
+    assert_eq!(reads(&same, &two).unwrap(), ["2 e"]);
+    let other = ChangeFeedOptions { partition_key_range_id: Some("1".into()), ..kept() };
+    assert!(reads(&other, &two).is_err());
+    let part = ChangeFeedOptions { feed_range: Some(FeedRange::full()), ..kept() };
+    assert!(reads(&part, &two).is_err());
+}
