@@ -163,16 +163,22 @@ pub fn members(raw: &[u8]) -> impl Iterator<Item = (Cow<'_, str>, &[u8])> {
     raw_members(raw).filter_map(|(key, value)| Some((unescape(key)?, value)))
 }
 
-/// Finds several members of a raw object in one pass: `found[i]` becomes the raw value of
-/// `names[i]`, the last one where the name occurs more than once.
-pub fn find_members<'a>(raw: &'a [u8], names: &[String], found: &mut [Option<&'a [u8]>]) {
-    for (key, value) in raw_members(raw) {
-        for (name, place) in names.iter().zip(found.iter_mut()) {
-            if key_is(key, name) {
-                *place = Some(value);
-            }
-        }
+/// The members of a raw object with their names as they are spelled, quotes included.
+pub fn raw_members(raw: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let mut walk = Elements::new(raw, b'{');
+    std::iter::from_fn(move || {
+        let key = walk.next()?;
+        // A walk treats the colon as one more separator.
+        Some((key, walk.next()?))
+    })
+}
+
+/// Whether a name as it is spelled in a raw object is this one.
+pub fn key_is(raw: &[u8], name: &str) -> bool {
+    if raw.contains(&b'\\') {
+        return unescape(raw).is_some_and(|key| key == name);
     }
+    raw.len() == name.len() + 2 && &raw[1..raw.len() - 1] == name.as_bytes()
 }
 
 /// The text of a raw string, without quotes and escapes; none where it is something else.
@@ -246,22 +252,6 @@ fn member<'a>(text: &'a str, key: Range<usize>, value: Range<usize>) -> Member<'
         Cow::Borrowed(&text[key.start + 1..key.end - 1])
     };
     Member { key, value: &text.as_bytes()[value], span }
-}
-
-fn raw_members(raw: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
-    let mut walk = Elements::new(raw, b'{');
-    std::iter::from_fn(move || {
-        let key = walk.next()?;
-        // A walk treats the colon as one more separator.
-        Some((key, walk.next()?))
-    })
-}
-
-fn key_is(raw: &[u8], name: &str) -> bool {
-    if raw.contains(&b'\\') {
-        return unescape(raw).is_some_and(|key| key == name);
-    }
-    raw.len() == name.len() + 2 && &raw[1..raw.len() - 1] == name.as_bytes()
 }
 
 /// A walk over the raw values directly inside of a container.

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use model::Result;
 
 use crate::ast::{Count, CountKind, Query, Span};
-use crate::bound::{Block, ITEM, Node};
+use crate::bound::{Block, Fields, ITEM, Node};
 use crate::error::{Problem, Problems, refusal};
 use crate::limits;
 use crate::value::Value;
@@ -32,7 +32,7 @@ pub(crate) struct Bound {
     pub top: Option<u64>,
     pub offset_limit: Option<(u64, u64)>,
     /// The members of the item that it names.
-    pub fields: Vec<String>,
+    pub fields: Fields,
     pub slots: usize,
     /// Whether it reads items at all: one without `FROM` does not.
     pub reads: bool,
@@ -44,7 +44,7 @@ pub(crate) fn bind(query: &Query, parameters: &Parameters, settings: &Settings) 
         parameters,
         settings,
         aliases: Vec::new(),
-        fields: Vec::new(),
+        fields: Fields::default(),
         slots: ITEM + 1,
         problems: Vec::new(),
         udf_calls: 0,
@@ -70,7 +70,7 @@ struct Binder<'b> {
     settings: &'b Settings,
     /// Those in sight, innermost last.
     aliases: Vec<Alias>,
-    fields: Vec<String>,
+    fields: Fields,
     slots: usize,
     problems: Problems,
     udf_calls: usize,
@@ -139,14 +139,5 @@ impl Binder<'_> {
             }
         }
         None
-    }
-
-    /// The place of a member of the item among the fields.
-    fn field(&mut self, name: &str) -> usize {
-        if let Some(at) = self.fields.iter().position(|known| known == name) {
-            return at;
-        }
-        self.fields.push(name.to_owned());
-        self.fields.len() - 1
     }
 }

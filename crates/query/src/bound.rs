@@ -3,12 +3,76 @@
 //! Every alias, group key and aggregate of a query has a *slot*; slot 0 is the item. The members
 //! of the item that a query names are its *fields*, looked up together in one pass over the text.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+
+use model::json;
 
 use crate::ast::{BinaryOp, SubqueryKind, UnaryOp};
 use crate::eval::like::Pattern;
 use crate::function::{Aggregate, Function, Memo};
 use crate::value::Value;
+
+/// The members of the item that a query names.
+#[derive(Debug, Default)]
+pub(crate) struct Fields {
+    names: Vec<String>,
+    places: HashMap<String, usize>,
+}
+
+/// Up to here comparing all names is quicker than a map.
+const FEW: usize = 12;
+
+impl Fields {
+    /// The place of a name, which is added where it is new.
+    pub(crate) fn place(&mut self, name: &str) -> usize {
+        if let Some(place) = self.places.get(name) {
+            return *place;
+        }
+        self.names.push(name.to_owned());
+        self.places.insert(name.to_owned(), self.names.len() - 1);
+        self.names.len() - 1
+    }
+
+    /// The place of a name as it is spelled in JSON text.
+    pub(crate) fn find(&self, raw: &[u8]) -> Option<usize> {
+        if self.names.len() <= FEW {
+            return self.names.iter().position(|name| json::key_is(raw, name));
+        }
+        self.places.get(&*json::unescape(raw)?).copied()
+    }
+
+    /// The name at a place.
+    pub(crate) fn name(&self, place: usize) -> &String {
+        &self.names[place]
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.names.len()
+    }
+}
+
+/// An object's or output's members: of equal names the last one counts, where the first stood.
+#[derive(Default)]
+pub(crate) struct Named {
+    members: Vec<(String, Node)>,
+    places: HashMap<String, usize>,
+}
+
+impl Named {
+    pub(crate) fn put(&mut self, name: String, node: Node) {
+        match self.places.get(&name) {
+            Some(place) => self.members[*place].1 = node,
+            None => {
+                self.places.insert(name.clone(), self.members.len());
+                self.members.push((name, node));
+            }
+        }
+    }
+
+    pub(crate) fn finish(self) -> Vec<(String, Node)> {
+        self.members
+    }
+}
 
 /// The slot of the item.
 pub(crate) const ITEM: usize = 0;
@@ -17,7 +81,7 @@ pub(crate) const ITEM: usize = 0;
 pub(crate) enum Node {
     Constant(Value<'static>),
     Slot(usize),
-    /// A member of the item, by its place in [`Statement::fields`].
+    /// A member of the item, by its place among the [`Fields`].
     Field(usize),
     /// A computed property: its name and what it is computed by.
     Computed(String, Box<Node>),

@@ -6,7 +6,7 @@
 use model::{Result, json};
 
 use crate::ast::SubqueryKind;
-use crate::bound::{CallNode, ITEM, LikePattern, List, Node};
+use crate::bound::{CallNode, Fields, ITEM, LikePattern, List, Node};
 use crate::function::{Call, Run};
 use crate::value::{Value, equal, identity_into};
 use crate::world::{Budget, Settings, World};
@@ -24,8 +24,7 @@ pub(crate) struct Context<'c> {
     pub started_ticks: i64,
     pub settings: &'c Settings,
     pub budget: &'c Budget,
-    /// Names of the fields.
-    pub fields: &'c [String],
+    pub fields: &'c Fields,
 }
 
 /// The state of the evaluation over one item.
@@ -63,7 +62,11 @@ impl<'a> Frame<'a> {
         self.fields = vec![None; names.len()];
         self.fields_found = true;
         if let Value::Raw(item) = self.slots[ITEM] {
-            json::find_members(item, names, &mut self.fields);
+            for (key, value) in json::raw_members(item) {
+                if let Some(at) = names.find(key) {
+                    self.fields[at] = Some(value);
+                }
+            }
         }
     }
 }
@@ -227,9 +230,13 @@ fn array<'a>(nodes: &'a [Node], frame: &mut Frame<'a>) -> Result<Value<'a>> {
 fn object<'a>(members: &'a [(String, Node)], frame: &mut Frame<'a>) -> Result<Value<'a>> {
     let mut values = Vec::with_capacity(members.len());
     for (name, node) in members {
-        values.push((name.as_str().into(), node.eval(frame)?));
+        let value = node.eval(frame)?;
+        if value.is_defined() {
+            values.push((name.as_str().into(), value));
+        }
     }
-    Ok(Value::object(values))
+    // No name comes twice: binding saw to it.
+    Ok(Value::Object(values.into()))
 }
 
 impl CallNode {

@@ -20,7 +20,7 @@ mod date;
 mod full_text;
 mod item;
 mod math;
-mod spatial;
+pub mod spatial;
 mod string;
 pub mod text;
 mod type_check;

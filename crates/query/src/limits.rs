@@ -18,15 +18,32 @@ pub const COUNT_MAX: u64 = i32::MAX as u64;
 pub const VALUE_BYTES: usize = 16 * 1024 * 1024;
 /// Bytes of one row of the answer.
 pub const ROW_BYTES: usize = 16 * 1024 * 1024;
-/// Steps (rows of subqueries, elements looked at) that one row may cost before it is refused.
-pub const ROW_STEPS: u64 = 50_000_000;
+/// Steps (rows of subqueries, elements looked at) that one row may cost before it is refused: no
+/// other query goes on meanwhile.
+pub const ROW_STEPS: u64 = 5_000_000;
 /// Steps after which a query lets others go on.
 pub const STEPS_BETWEEN_BREATHS: u64 = 20_000;
 /// Bytes that grouping, sorting, `DISTINCT` and aggregates of one page may hold.
 pub const MEMORY_BYTES: usize = 64 * 1024 * 1024;
 /// Keys collected from indexes before a plan falls back to reading documents.
 pub const INDEX_KEYS: usize = 1_000_000;
+/// Index scans that one filter may ask for; with more, all documents are read.
+pub const INDEX_SCANS: usize = 1_000;
 /// Documents read from the source at once.
 pub const CHUNK_DOCUMENTS: usize = 256;
 /// Most rows of one page, whatever the caller asks for.
 pub const PAGE_ROWS: usize = 10_000;
+/// Longest string that `REPLICATE` makes, in UTF-16 units; beyond it the answer is undefined.
+pub const REPLICATED_UNITS: usize = 10_000;
+/// Deepest value that a function walks through.
+pub const BUILT_DEPTH: usize = 256;
+/// Longest regular expression.
+pub const PATTERN_BYTES: usize = 16 * 1024;
+/// Memory of a compiled regular expression, and again of what it keeps while it matches.
+pub const PATTERN_PROGRAM_BYTES: usize = 2 * 1024 * 1024;
+/// Steps that compiling a regular expression counts for.
+pub const PATTERN_STEPS: u64 = 10_000;
+/// Longest word of a full text; of longer ones the beginning counts.
+pub const WORD_BYTES: usize = 255;
+/// Letters by which a word sought in a full text may differ.
+pub const FUZZY_LETTERS: usize = 2;

@@ -10,7 +10,7 @@ use support::chance::Chance;
 use support::memory::Memory;
 use support::random::{self, Kind};
 
-const RUNS: u64 = 60;
+const RUNS: u64 = 25;
 const QUERIES: usize = 40;
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::{Binder, fold};
 use crate::ast::{Expr, ExprKind, Literal};
-use crate::bound::{ITEM, LikePattern, List, Node};
+use crate::bound::{ITEM, LikePattern, List, Named, Node};
 use crate::eval::like::Pattern;
 use crate::value::{Number, Value, identity_into};
 
@@ -46,9 +46,13 @@ impl Binder<'_> {
                 Node::Like(text, like(pattern, *escape), *negated)
             }
             ExprKind::Array(all) => Node::Array(self.all(all)),
-            ExprKind::Object(members) => Node::Object(
-                members.iter().map(|(name, e)| (name.clone(), self.expression(e))).collect(),
-            ),
+            ExprKind::Object(members) => {
+                let mut named = Named::default();
+                for (name, e) in members {
+                    named.put(name.clone(), self.expression(e));
+                }
+                Node::Object(named.finish())
+            }
             ExprKind::Call(name, arguments) => self.call(expr, name, arguments),
             ExprKind::Udf(name, arguments) => self.udf(name, arguments, expr.span),
             ExprKind::Subquery(kind, query) => {
@@ -126,7 +130,7 @@ impl Binder<'_> {
         if let Some(node) = self.computed(name) {
             return Node::Computed(name.to_owned(), Box::new(node));
         }
-        Node::Field(self.field(name))
+        Node::Field(self.fields.place(name))
     }
 
     fn computed(&mut self, name: &str) -> Option<Node> {

@@ -2,7 +2,7 @@
 
 use model::{Error, Result};
 
-use crate::bound::Node;
+use crate::bound::{Fields, Node};
 use crate::eval::{Context, Frame};
 use crate::function::Run;
 use crate::value::Value;
@@ -15,8 +15,9 @@ pub(super) fn folded(node: Node, settings: &Settings) -> Node {
         return node;
     }
     let budget = Budget::default();
+    let fields = Fields::default();
     let context =
-        Context { world: &Nowhere, started_ticks: 0, settings, budget: &budget, fields: &[] };
+        Context { world: &Nowhere, started_ticks: 0, settings, budget: &budget, fields: &fields };
     let value = node.eval(&mut Frame::empty(&context, 1)).map(Value::into_owned);
     value.map_or(node, Node::Constant)
 }

@@ -2,7 +2,7 @@
 
 use super::{Alias, Binder, Order};
 use crate::ast::{Collection, Expr, ExprKind, FromItem, Output, Query, SelectItem, Span, Step};
-use crate::bound::{AggregateNode, Block, Grouping, ITEM, Level, Node, Over, Shape};
+use crate::bound::{AggregateNode, Block, Grouping, ITEM, Level, Named, Node, Over, Shape};
 use crate::function::{self, Run};
 use crate::value::Value;
 
@@ -174,15 +174,11 @@ impl Binder<'_> {
             Output::Star(span) => Shape::Value(self.star(*span, outer)),
             Output::Value(expr) => Shape::Value(self.expression(expr)),
             Output::List(items) => {
-                let mut members: Vec<(String, Node)> = Vec::with_capacity(items.len());
+                let mut named = Named::default();
                 for (name, item) in names_of(items).into_iter().zip(items) {
-                    let node = self.expression(&item.expr);
-                    match members.iter_mut().find(|(known, _)| *known == name) {
-                        Some(member) => member.1 = node,
-                        None => members.push((name, node)),
-                    }
+                    named.put(name, self.expression(&item.expr));
                 }
-                Shape::Object(members)
+                Shape::Object(named.finish())
             }
         }
     }

@@ -5,7 +5,7 @@ use model::epk::EpkRange;
 use model::partition_key::{Component, Definition, PartitionKey};
 
 use crate::ast::BinaryOp;
-use crate::bound::{List, Node};
+use crate::bound::{Fields, List, Node};
 use crate::plan::path::member_names;
 use crate::statement::Statement;
 use crate::value::Value;
@@ -46,7 +46,7 @@ pub(super) fn of(statement: &Statement, key: &Definition) -> Vec<EpkRange> {
 }
 
 /// The values that a filter allows at a path; none where it allows any.
-fn values_of(node: &Node, path: &[String], fields: &[String]) -> Option<Vec<Component>> {
+fn values_of(node: &Node, path: &[String], fields: &Fields) -> Option<Vec<Component>> {
     let is_key = |node: &Node| member_names(node, fields).is_some_and(|names| names == path);
     match node {
         Node::Binary(BinaryOp::Equal, pair) => match (&pair.0, &pair.1) {

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use super::path::index_path_of;
 use crate::ast::{BinaryOp, SubqueryKind};
 use crate::bound::{Block, LikePattern, List, Node};
+use crate::limits;
 use crate::source::{IndexPath, KeyRange, PathStep, Scan, Source};
 use crate::statement::Statement;
 use crate::value::{Type, Value, sort_key_into, text_key_into};
@@ -26,14 +27,11 @@ pub(crate) enum Lookup {
     Any(Vec<Lookup>),
 }
 
-/// Constants of an `IN` that are looked up one by one.
-const IN_SCANS: usize = 1_000;
-
 /// What the filter of a statement looks up, where anything can be.
 pub(crate) fn of<S: Source>(statement: &Statement, source: &S) -> Option<Lookup> {
     let block = &statement.bound.block;
     let reader = Reader { statement, covers: &|path| source.covers(path), aliases: Vec::new() };
-    reader.of_block(block)
+    reader.of_block(block).filter(|lookup| lookup.count() <= limits::INDEX_SCANS)
 }
 
 /// Whether the filter is one condition whose scan finds exactly the items it holds for.
@@ -45,6 +43,9 @@ pub(crate) fn is_exact(statement: &Statement) -> bool {
         _ => false,
     }
 }
+
+/// Conditions of one `AND` that are looked up; the filter has them all.
+const AND_SCANS: usize = 64;
 
 struct Reader<'r> {
     statement: &'r Statement,
@@ -73,12 +74,20 @@ impl Reader<'_> {
             Node::Constant(value) if !value.is_true() => Some(Lookup::Any(Vec::new())),
             Node::And(all) => self.all(all),
             Node::Or(all) => {
-                let parts: Option<Vec<_>> = all.iter().map(|node| self.condition(node)).collect();
-                parts.map(any)
+                let mut parts = Vec::new();
+                for node in all {
+                    parts.push(self.condition(node)?);
+                    if parts.len() > limits::INDEX_SCANS {
+                        return None;
+                    }
+                }
+                Some(any(parts))
             }
             Node::Binary(operator, pair) => self.comparison(*operator, &pair.0, &pair.1),
             Node::Between(three, false) => self.between(three),
-            Node::In(needle, List::Constants(values, _), false) if values.len() <= IN_SCANS => {
+            Node::In(needle, List::Constants(values, _), false)
+                if values.len() <= limits::INDEX_SCANS =>
+            {
                 let path = self.path(needle)?;
                 let defined = values.iter().filter(|value| value.is_defined());
                 Some(any(defined.map(|value| equal(&path, value)).collect()))
@@ -98,9 +107,8 @@ impl Reader<'_> {
     }
 
     fn all(&self, nodes: &[Node]) -> Option<Lookup> {
-        let parts: Vec<Lookup> = nodes.iter().filter_map(|node| self.condition(node)).collect();
         let mut scans: Vec<Lookup> = Vec::new();
-        for part in parts {
+        for part in nodes.iter().filter_map(|node| self.condition(node)).take(AND_SCANS) {
             merge(&mut scans, part);
         }
         match scans.len() {
@@ -202,6 +210,14 @@ impl Reader<'_> {
 }
 
 impl Lookup {
+    /// How many scans are in it.
+    fn count(&self) -> usize {
+        match self {
+            Self::Scan(_) => 1,
+            Self::All(all) | Self::Any(all) => all.iter().map(Self::count).sum(),
+        }
+    }
+
     /// All scans in it.
     pub(crate) fn scans(&self) -> Vec<&Scan> {
         match self {

@@ -1,14 +1,14 @@
 //! Which property of the item an expression is.
 
-use crate::bound::{ITEM, Node};
+use crate::bound::{Fields, ITEM, Node};
 use crate::source::{IndexPath, PathStep};
 
 /// The members on the way from the item to an expression: empty for the item itself, none for
 /// what is no plain property of it.
-pub(crate) fn member_names(node: &Node, fields: &[String]) -> Option<Vec<String>> {
+pub(crate) fn member_names(node: &Node, fields: &Fields) -> Option<Vec<String>> {
     match node {
         Node::Slot(ITEM) => Some(Vec::new()),
-        Node::Field(at) => Some(vec![fields[*at].clone()]),
+        Node::Field(at) => Some(vec![fields.name(*at).clone()]),
         Node::Computed(name, _) => Some(vec![name.clone()]),
         Node::Member(owner, name) => {
             let mut names = member_names(owner, fields)?;
@@ -22,7 +22,7 @@ pub(crate) fn member_names(node: &Node, fields: &[String]) -> Option<Vec<String>
 /// The index path of an expression: members of the item, or of elements that an alias stands for.
 pub(crate) fn index_path_of(
     node: &Node,
-    fields: &[String],
+    fields: &Fields,
     aliases: &[(usize, IndexPath)],
 ) -> Option<IndexPath> {
     match node {
@@ -30,7 +30,7 @@ pub(crate) fn index_path_of(
         Node::Slot(slot) => {
             aliases.iter().find(|(known, _)| known == slot).map(|(_, path)| path.clone())
         }
-        Node::Field(at) => Some(super::index_path(std::slice::from_ref(&fields[*at]))),
+        Node::Field(at) => Some(super::index_path(std::slice::from_ref(fields.name(*at)))),
         Node::Computed(name, _) => Some(super::index_path(std::slice::from_ref(name))),
         Node::Member(owner, name) => {
             let owner = index_path_of(owner, fields, aliases)?;

@@ -93,7 +93,10 @@ impl<S: Source> Run<'_, S> {
         if order_scan.missing && !backwards && in_missing {
             more = self.passes(&mut sheet, &mut after, Part::Missing).await? || sheet.is_full();
         }
-        let in_entries = !backwards || after.as_ref().is_none_or(|rank| !is_missing(rank));
+        // An index of several keys has entries for what is missing too.
+        let in_entries = !order_scan.missing
+            || !backwards
+            || after.as_ref().is_none_or(|rank| !is_missing(rank));
         if !more && in_entries {
             more = self.by_index(order_scan, &mut sheet, &mut after).await?;
         }

@@ -122,6 +122,7 @@ impl<S: Source> Run<'_, S> {
         let mut number = 0;
         // A page may end within an item, but only where a row has been looked at.
         while rows.next(&mut frame)? {
+            self.context.budget.begin_row();
             number += 1;
             if block.passes(&mut frame)? {
                 sheet.metrics.kept += 1;

@@ -77,3 +77,24 @@ pub fn rows(statement: &Statement, source: &Memory, per_page: usize) -> Result<V
     }
     panic!("the query does not end");
 }
+
+/// The first pages of a query.
+pub fn some_rows(
+    statement: &Statement,
+    source: &Memory,
+    per_page: usize,
+    pages: usize,
+) -> Result<Vec<String>> {
+    let want = Want { rows: per_page, bytes: 4 << 20 };
+    let mut rows = Vec::new();
+    let mut resume = None;
+    for _ in 0..pages {
+        let page = block_on(statement.page(source, &Still, want, resume.as_deref()))?;
+        rows.extend(page.rows.iter().map(|row| String::from_utf8(row.to_vec()).expect("UTF-8")));
+        match page.resume {
+            None => break,
+            Some(next) => resume = Some(next),
+        }
+    }
+    Ok(rows)
+}
