@@ -335,9 +335,17 @@ struct Reads {
 
 impl Reads {
     async fn add(&mut self, view: &dyn View, places: Vec<Place>) -> Result<()> {
-        for place in places {
-            let value = view.get(place.0, &place.1).await.map_err(storage)?;
-            self.values.set(place, value);
+        for run in places.chunk_by(|a, b| a.0 == b.0) {
+            if let [place] = run {
+                let value = view.get(place.0, &place.1).await.map_err(storage)?;
+                self.values.set(place.clone(), value);
+                continue;
+            }
+            let keys: Vec<Bytes> = run.iter().map(|(_, key)| key.clone()).collect();
+            let values = view.get_many(run[0].0, &keys).await.map_err(storage)?;
+            run.iter().cloned().zip(values).for_each(|(place, value)| {
+                self.values.set(place, value);
+            });
         }
         self.oldest = Some(self.oldest.map_or(view.commit(), |oldest| oldest.min(view.commit())));
         Ok(())

@@ -386,7 +386,7 @@ mod tests {
             "POST /dbs/a/colls/b/docs x-ms-documentdb-isquery x-ms-cosmos-is-query-plan-request",
             "QueryPlan a b",
         );
-        check("POST /dbs/a/colls/b/docs x-ms-cosmos-is-batch-request", "Refuse(\"a batch\") a b");
+        check("POST /dbs/a/colls/b/docs x-ms-cosmos-is-batch-request", "Batch a b");
         check("GET /dbs/a/colls/b/docs a-im=Incremental", "ReadChanges a b");
         check(
             "POST /dbs/a/colls/b/docs a-im=Incremental x-ms-documentdb-isquery",
@@ -395,6 +395,7 @@ mod tests {
         check("GET /dbs/a/colls/b/docs/c a-im=Incremental", "ReadItem a b c");
         check("GET /dbs/a/colls/b/lag", "ReadLag a b");
         check("POST /dbs/a/colls/b/operations/split", "SplitRange a b split");
+        check("POST /dbs/a/colls/b/sprocs/s", "Execute a b s");
         check("GET /dbs/a/colls/b/pkranges a-im=Incremental", "ReadRanges a b");
         check("POST /dbs/a/colls/b/docs x-ms-documentdb-is-upsert=perhaps", "400");
     }
@@ -407,14 +408,14 @@ mod tests {
         check("GET /dbs/a/colls/b/docs/x+y%20%C3%A9%25", "ReadItem a b x+y é%");
         check("GET /dbs/a/colls/b/docs/x%2Fy", "ReadItem a b x/y");
         check("PUT /offers/Ab12", "Replace(Offer) Ab12");
-        check("PATCH /dbs/a/colls/b/docs/c", "Refuse(\"patching items\") a b c");
+        check("PATCH /dbs/a/colls/b/docs/c", "PatchItem a b c");
         check(
             "POST /dbs/a/users/u/permissions x-ms-documentdb-is-upsert",
             "Upsert(Permission) a u",
         );
         check(
             "POST /dbs/a/colls/b/operations/partitionkeydelete",
-            "Refuse(\"deleting by partition key\") a b partitionkeydelete",
+            "DeleteKey a b partitionkeydelete",
         );
     }
 
