@@ -16,13 +16,13 @@ use bytes::Bytes;
 use model::epk::{Epk, EpkRange};
 use model::token::{Position, Session};
 use model::{Error, Result, charge, limits};
-use tokio::sync::futures::OwnedNotified;
 use tokio::sync::watch;
 
 use crate::Container;
 use crate::api::{Answer, Changed, ChangesMode, ChangesPage, ChangesRead, ChangesStart};
 use crate::container::Span;
 use crate::keys::Change;
+use crate::listen::Listening;
 use crate::partition::Partition;
 use crate::version::Version;
 
@@ -198,10 +198,10 @@ fn position_at(pieces: Vec<(EpkRange, u64)>) -> Position {
 }
 
 /// Resolves when any bell is rung, or the layout has changed.
-async fn any_rung(bells: &mut [Pin<Box<OwnedNotified>>], layouts: &mut watch::Receiver<u64>) {
+async fn any_rung(bells: &mut [Listening], layouts: &mut watch::Receiver<u64>) {
     let mut layout = std::pin::pin!(layouts.changed());
     std::future::poll_fn(|context| {
-        let rung = bells.iter_mut().any(|bell| bell.as_mut().poll(context).is_ready());
+        let rung = bells.iter_mut().any(|bell| Pin::new(bell).poll(context).is_ready());
         // An error means that the container is gone; the next read says so.
         if rung || layout.as_mut().poll(context).is_ready() {
             std::task::Poll::Ready(())

@@ -1,13 +1,18 @@
 //! Who waits for changes of a partition, and how they are woken.
 //!
-//! A reader of one partition key is woken by writes of keys that share its bell, and not by all
-//! the others: a thousand of them cost a busy partition nothing. Who reads more than that waits
-//! for every write. A bell says only that something may have come; the reader looks for itself.
+//! A reader of one partition key waits at a bell of that key and is not woken by writes of others:
+//! a thousand such readers cost a busy partition nothing. Who reads more than one key waits for
+//! every write. A bell says only that something may have come; the reader looks for itself.
 //!
 //! Invariant: a bell is rung once the write can be read, whatever becomes of the writer.
 
-use std::sync::{Arc, OnceLock};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 
+use foldhash::HashMap;
 use kv::{Keyspace, Op, Ticket};
 use model::Result;
 use model::epk::EpkRange;
@@ -17,35 +22,90 @@ use tokio::sync::futures::OwnedNotified;
 use crate::api::storage;
 use crate::partition::Partition;
 
-/// Bells of a partition. They are made when the first reader of one key comes.
-const BELLS: usize = 1024;
+/// The bytes of a key that its bell goes by: within the hash of its first level, and enough that
+/// two keys hardly ever share a bell.
+const BELL_BYTES: usize = 8;
 
-/// The bytes of a key that its bell follows from: within the hash of its first level.
-const BELL_KEY_BYTES: usize = 8;
+/// Names a bell.
+type Bell = u64;
 
 /// See the top of this file.
 #[derive(Debug, Default)]
 pub(crate) struct Listeners {
     every: Arc<Notify>,
-    bells: OnceLock<Box<[Arc<Notify>]>>,
+    bells: Mutex<HashMap<Bell, (Arc<Notify>, usize)>>,
+    /// How many wait at bells.
+    waiting: AtomicUsize,
+}
+
+/// Resolves with the next write that may concern the keys it listens for, since it was made.
+pub(crate) struct Listening {
+    notified: Pin<Box<OwnedNotified>>,
+    bell: Option<Bell>,
+    listeners: Arc<Listeners>,
 }
 
 impl Listeners {
-    /// Resolves with the next write that may concern a range of keys, from this moment on.
-    pub fn listen(&self, keys: &EpkRange) -> std::pin::Pin<Box<OwnedNotified>> {
-        let bell = match bell_of_range(keys) {
-            None => &self.every,
-            Some(n) => &self.bells.get_or_init(|| (0..BELLS).map(|_| Arc::default()).collect())[n],
+    /// Listens for writes to a range of keys, from this moment on.
+    pub fn listen(self: &Arc<Self>, keys: &EpkRange) -> Listening {
+        let bell = bell_of_range(keys);
+        let notify = match bell {
+            None => self.every.clone(),
+            Some(bell) => {
+                self.waiting.fetch_add(1, Ordering::SeqCst);
+                let mut bells = self.bells();
+                let (notify, waiting) = bells.entry(bell).or_default();
+                *waiting += 1;
+                notify.clone()
+            }
         };
-        let mut notified = Box::pin(bell.clone().notified_owned());
+        let mut notified = Box::pin(notify.notified_owned());
         notified.as_mut().enable();
-        notified
+        Listening { notified, bell, listeners: self.clone() }
     }
 
-    fn ring(&self, written: &[u16]) {
+    fn ring(&self, written: &[Bell]) {
         self.every.notify_waiters();
-        if let Some(bells) = self.bells.get() {
-            written.iter().for_each(|n| bells[usize::from(*n)].notify_waiters());
+        // A reader that is not counted yet has still to look, and finds what was written.
+        if self.waiting.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        let bells = self.bells();
+        for bell in written {
+            if let Some((notify, _)) = bells.get(bell) {
+                notify.notify_waiters();
+            }
+        }
+    }
+
+    fn leave(&self, bell: Bell) {
+        let mut bells = self.bells();
+        if let Some((_, waiting)) = bells.get_mut(&bell) {
+            *waiting -= 1;
+            if *waiting == 0 {
+                bells.remove(&bell);
+            }
+        }
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn bells(&self) -> MutexGuard<'_, HashMap<Bell, (Arc<Notify>, usize)>> {
+        self.bells.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Future for Listening {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        self.notified.as_mut().poll(context)
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        if let Some(bell) = self.bell {
+            self.listeners.leave(bell);
         }
     }
 }
@@ -54,12 +114,12 @@ impl Listeners {
 pub(crate) struct Landing {
     partition: Arc<Partition>,
     lsn: u64,
-    written: Vec<u16>,
+    written: Vec<Bell>,
     ticket: Option<Ticket>,
 }
 
 impl Landing {
-    pub fn new(partition: &Arc<Partition>, lsn: u64, written: Vec<u16>, ticket: Ticket) -> Self {
+    pub fn new(partition: &Arc<Partition>, lsn: u64, written: Vec<Bell>, ticket: Ticket) -> Self {
         Self { partition: partition.clone(), lsn, written, ticket: Some(ticket) }
     }
 
@@ -99,32 +159,31 @@ impl Drop for Landing {
 }
 
 /// The bells of the items that a batch writes.
-pub(crate) fn bells_of(batch: &[Op]) -> Vec<u16> {
+pub(crate) fn bells_of(batch: &[Op]) -> Vec<Bell> {
     let keys = batch.iter().filter_map(|op| match op {
         Op::Put(Keyspace::Docs, key, _)
         | Op::Delete(Keyspace::Docs, key)
         | Op::DeleteOnce(Keyspace::Docs, key) => Some(bell(key)),
         _ => None,
     });
-    let mut bells: Vec<u16> = keys.collect();
+    let mut bells: Vec<Bell> = keys.collect();
     bells.sort_unstable();
     bells.dedup();
     bells
 }
 
-fn bell(key: &[u8]) -> u16 {
-    let mut first = [0; BELL_KEY_BYTES];
-    let bytes = key.len().min(BELL_KEY_BYTES);
+fn bell(key: &[u8]) -> Bell {
+    let mut first = [0; BELL_BYTES];
+    let bytes = key.len().min(BELL_BYTES);
     first[..bytes].copy_from_slice(&key[..bytes]);
-    // The first bytes tell partitions apart, so they say least within one.
-    (u64::from_be_bytes(first).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 54) as u16
+    u64::from_be_bytes(first)
 }
 
 /// The one bell that all keys of a range share, if they do.
-fn bell_of_range(keys: &EpkRange) -> Option<usize> {
+fn bell_of_range(keys: &EpkRange) -> Option<Bell> {
     let (min, max) = (keys.min.as_bytes(), keys.max.as_bytes());
-    let first = min.get(..BELL_KEY_BYTES)?;
-    (max.get(..BELL_KEY_BYTES)? == first).then(|| usize::from(bell(first)))
+    let first = min.get(..BELL_BYTES)?;
+    (max.get(..BELL_BYTES)? == first).then(|| bell(first))
 }
 
 #[cfg(test)]
@@ -133,42 +192,45 @@ mod tests {
 
     use super::*;
 
-    fn range(min: [u8; 16], max: [u8; 16]) -> EpkRange {
-        EpkRange::new(Epk::from_bytes(&min), Epk::from_bytes(&max))
+    fn key(byte: u8, last: u8) -> Vec<u8> {
+        let mut key = vec![byte; 16];
+        key[15] = last;
+        key
+    }
+
+    fn range(min: &[u8], max: &[u8]) -> EpkRange {
+        EpkRange::new(Epk::from_bytes(min), Epk::from_bytes(max))
     }
 
     #[test]
     fn keys_of_a_narrow_range_share_the_bell_of_the_range() {
-        let (mut min, mut max) = ([7; 16], [7; 16]);
-        (min[15], max[15]) = (1, 2);
-        let n = bell_of_range(&range(min, max)).unwrap();
-        let mut key = min.to_vec();
-        key.extend_from_slice(b"id");
-        let written = [Op::Put(Keyspace::Docs, key.into(), bytes::Bytes::new())];
-        assert_eq!(bells_of(&written), [n as u16]);
-        assert!(n < BELLS);
+        let bell = bell_of_range(&range(&key(7, 1), &key(7, 2))).unwrap();
+        let item = [&key(7, 1)[..], b"id"].concat();
+        let written = [Op::Put(Keyspace::Docs, item.into(), bytes::Bytes::new())];
+        assert_eq!(bells_of(&written), [bell]);
     }
 
     #[test]
     fn a_wide_range_has_no_bell_of_its_own() {
-        assert_eq!(bell_of_range(&range([1; 16], [2; 16])), None);
+        assert_eq!(bell_of_range(&range(&key(1, 1), &key(2, 1))), None);
         assert_eq!(bell_of_range(&EpkRange::new(Epk::MIN, Epk::max())), None);
     }
 
-    #[tokio::test]
-    async fn only_the_bell_that_was_rung_wakes() {
-        let listeners = Listeners::default();
-        let (mut end, other_min, mut other_max) = ([7; 16], [9; 16], [9; 16]);
-        (end[15], other_max[15]) = (8, 10);
-        let mut mine = listeners.listen(&range([7; 16], end));
-        let mut others = listeners.listen(&range(other_min, other_max));
+    #[test]
+    fn only_the_bell_that_was_rung_wakes() {
+        let listeners = Arc::new(Listeners::default());
+        let mut mine = listeners.listen(&range(&key(7, 1), &key(7, 2)));
+        let mut others = listeners.listen(&range(&key(9, 1), &key(9, 2)));
         let mut all = listeners.listen(&EpkRange::new(Epk::MIN, Epk::max()));
-        listeners.ring(&[bell(&[7; 16])]);
-        let now = |waiting: &mut std::pin::Pin<Box<OwnedNotified>>| {
-            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-            waiting.as_mut().poll(&mut context).is_ready()
+        listeners.ring(&[bell(&key(7, 1))]);
+        let now = |listening: &mut Listening| {
+            let mut context = Context::from_waker(std::task::Waker::noop());
+            Pin::new(listening).poll(&mut context).is_ready()
         };
         assert!(now(&mut mine) && now(&mut all));
         assert!(!now(&mut others));
+        drop((mine, others, all));
+        assert!(listeners.bells().is_empty());
+        assert_eq!(listeners.waiting.load(Ordering::SeqCst), 0);
     }
 }

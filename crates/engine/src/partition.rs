@@ -44,7 +44,7 @@ pub(crate) struct Partition {
     /// What the gate is, for those who wait at it.
     pub(crate) gate: watch::Sender<State>,
     /// Who waits for changes.
-    pub(crate) listeners: Listeners,
+    pub(crate) listeners: Arc<Listeners>,
     /// Present once others own the keys: whoever lets go of the partition last has its rows removed.
     pub(crate) remover: OnceLock<Remover>,
 }
@@ -103,7 +103,7 @@ impl Partition {
             seam,
             pieces,
             gate: watch::Sender::new(State::Open),
-            listeners: Listeners::default(),
+            listeners: Arc::default(),
             remover: OnceLock::new(),
         }))
     }

@@ -13,8 +13,10 @@ use super::tree::{Pointer, Tree, failed};
 use super::view::is_pointed;
 use crate::{Keyspace, Result};
 
-/// Rows of a layer that are gathered under its lock at once.
-const WINDOW_ROWS: usize = 1024;
+/// Rows of a layer that are gathered under its lock at once: few at first, since a reader of older
+/// rows may not come to this layer at all, then more and more.
+const WINDOW_ROWS_FIRST: usize = 4;
+const WINDOW_ROWS_MAX: usize = 1024;
 
 type Range = (Bound<Bytes>, Bound<Bytes>);
 
@@ -31,7 +33,7 @@ struct Layer {
     keyspace: Keyspace,
     state: State,
     reverse: bool,
-    most: usize,
+    window_rows: usize,
     /// What is left of the range; `None` once all of it has been gathered.
     rest: Option<Range>,
     window: std::iter::Peekable<std::vec::IntoIter<(Bytes, Value)>>,
@@ -53,7 +55,6 @@ impl Merge {
         keyspace: Keyspace,
         range: Range,
         reverse: bool,
-        rows: usize,
     ) -> Result<Self> {
         let layers = published.layers.iter().filter(|layer| !layer.is_empty());
         let layers = layers.map(|recent| Layer {
@@ -61,7 +62,7 @@ impl Merge {
             keyspace,
             state: published.state,
             reverse,
-            most: rows.clamp(1, WINDOW_ROWS),
+            window_rows: WINDOW_ROWS_FIRST,
             rest: Some(range.clone()),
             window: Vec::new().into_iter().peekable(),
         });
@@ -129,9 +130,10 @@ impl Layer {
             && let Some((from, to)) = self.rest.take()
         {
             let range = (as_slice(&from), as_slice(&to));
+            let most = self.window_rows;
+            self.window_rows = (most * 8).min(WINDOW_ROWS_MAX);
             let (keyspace, state) = (self.keyspace, self.state);
-            let last =
-                self.recent.range(keyspace, range, self.reverse, state, self.most, &mut rows);
+            let last = self.recent.range(keyspace, range, self.reverse, state, most, &mut rows);
             self.rest = last.and_then(|last| {
                 let rest = if self.reverse {
                     (from, Bound::Excluded(last))

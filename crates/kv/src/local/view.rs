@@ -117,8 +117,7 @@ impl LocalView {
             return Ok(chunk);
         }
         let tree = (!self.is_above_tree(scan.keyspace, &range.0)).then_some(&*self.tree);
-        let (rows, reverse) = (scan.rows, scan.reverse);
-        let mut merge = Merge::new(&self.published, tree, scan.keyspace, range, reverse, rows)?;
+        let mut merge = Merge::new(&self.published, tree, scan.keyspace, range, scan.reverse)?;
         let mut pointers = Vec::new();
         let (mut bytes, mut seen) = (0, 0);
         while let Some((key, value)) = merge.next()? {

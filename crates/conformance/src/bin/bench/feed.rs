@@ -181,7 +181,7 @@ fn drain(arguments: &Arguments, ours: &Ours) -> io::Result<Vec<Line>> {
 fn push(ours: &Ours) -> io::Result<Vec<Line>> {
     let container = path("c");
     let (asked, next) = channel::<()>();
-    let (told, heard) = channel::<Instant>();
+    let (tells, heard) = channel::<Instant>();
     let mut reader = Reader::new(ours.address, &container, &[FEED, WAIT])?;
     let mut position = {
         let mut at = Reader::new(ours.address, &container, &[FEED])?;
@@ -195,7 +195,7 @@ fn push(ours: &Ours) -> io::Result<Vec<Line>> {
             let at = Instant::now();
             position = etag;
             if status == 200 {
-                let _ = told.send(at);
+                let _ = tells.send(at);
             }
         }
         Ok(())
