@@ -83,7 +83,9 @@ impl Container {
 
     /// Deletes it with everything in it.
     pub async fn delete(&self) -> Result<Answer> {
-        self.send(&Request::one(Method::DELETE, &self.link)).await
+        let answer = self.send(&Request::one(Method::DELETE, &self.link)).await?;
+        self.remembered.session.forget();
+        Ok(answer)
     }
 
     /// Its partition key ranges as they are now, in the order of their keys.
@@ -118,9 +120,7 @@ impl Container {
             match Layout::new(rid, ranges) {
                 Ok(layout) => {
                     let layout = Arc::new(layout);
-                    let is_live = |id: &str| layout.ranges.iter().any(|range| range.id == id);
-                    self.remembered.session.retain(is_live);
-                    self.remembered.layout.set(layout.clone());
+                    self.remember(&layout);
                     return Ok(layout);
                 }
                 Err(error) if attempts == LAYOUT_ATTEMPTS => {
@@ -167,9 +167,38 @@ impl Container {
         Ok(link)
     }
 
-    /// Sends a request about the container or something in it.
+    fn remember(&self, layout: &Arc<Layout>) {
+        let session = &self.remembered.session;
+        if self.known_layout().is_some_and(|known| known.rid != layout.rid) {
+            session.forget();
+        }
+        session.retain(|id| layout.ranges.iter().any(|range| range.id == id));
+        self.remembered.layout.set(layout.clone());
+    }
+
+    /// Sends a request about the container or something in it. Sessions are about items.
     pub(crate) async fn send(&self, request: &Request) -> Result<Answer> {
         self.link.check()?;
-        self.client.sender.send(request, Some(&self.remembered.session)).await
+        if request.kind != "docs" {
+            return self.client.sender.send(request, None).await;
+        }
+        let result = self.client.sender.send(request, Some(&self.remembered.session)).await;
+        match result {
+            // Tokens of a container that is gone ask for what its heir has never seen. Not every
+            // server says with each answer which of the two has given it.
+            Err(error) if error.kind() == Kind::SessionNotAvailable => {
+                match Box::pin(self.is_another()).await {
+                    true => self.client.sender.send(request, Some(&self.remembered.session)).await,
+                    false => Err(error),
+                }
+            }
+            other => other,
+        }
+    }
+
+    /// Whether the container is another one than it was. If so, what was remembered is forgotten.
+    async fn is_another(&self) -> bool {
+        let Some(known) = self.known_layout() else { return false };
+        self.refresh_layout().await.is_ok_and(|layout| layout.rid != known.rid)
     }
 }

@@ -84,8 +84,7 @@ impl Request {
 
     /// Adds a header with a value that may hold anything.
     pub fn set_text(&mut self, name: HeaderName, text: &str) -> Result<()> {
-        let value = HeaderValue::from_str(text)
-            .map_err(|_| Error::setting(format!("'{text}' cannot be sent as the header {name}")))?;
+        let value = value(&name, text)?;
         self.headers.insert(name, value);
         Ok(())
     }
@@ -165,6 +164,12 @@ impl Link {
     fn path(&self) -> String {
         self.0.iter().map(|(kind, name)| format!("/{kind}/{}", percent_encoded(name))).collect()
     }
+}
+
+/// A text as the value of a header.
+pub fn value(name: &HeaderName, text: &str) -> Result<HeaderValue> {
+    HeaderValue::from_str(text)
+        .map_err(|_| Error::setting(format!("'{text}' cannot be sent as the header {name}")))
 }
 
 /// Leaves only what is safe everywhere.

@@ -15,7 +15,7 @@ use crate::credential::Credential;
 use crate::error::{Error, Kind, Result};
 use crate::options::{Options, Retry};
 use crate::regions::{AccountDocument, Regions};
-use crate::request::Request;
+use crate::request::{Request, value};
 use crate::retry::{Failed, Nature, Pauses, Verdict, maybe_applied, verdict};
 use crate::session::Session;
 use crate::transport::Transport;
@@ -182,31 +182,27 @@ impl Sender {
         session: Option<&Session>,
         activity_id: &str,
     ) -> Result<hyper::HeaderMap> {
-        let mut signed = Request {
-            headers: request.headers.clone(),
-            body: Default::default(),
-            ..request.clone()
-        };
         let date = date::format(date::seconds(SystemTime::now()));
         let authorization = self
             .credential
             .authorization(&request.method, request.kind, &request.link, &date)
             .await?;
-        signed.set_text(AUTHORIZATION, &authorization)?;
-        signed.set_text(header::MS_DATE, &date)?;
-        signed.set_text(header::ACTIVITY_ID, activity_id)?;
-        signed.set(header::MS_VERSION, PROTOCOL);
-        signed.set(header::CAPABILITIES, CAPABILITIES);
-        signed.set(ACCEPT, "application/json");
-        signed.set(CACHE_CONTROL, "no-cache");
-        if request.is_read && !signed.headers.contains_key(header::SESSION_TOKEN) {
-            let range = signed.headers.get(header::RANGE_ID).and_then(|id| id.to_str().ok());
+        let mut headers = request.headers.clone();
+        if request.is_read && !headers.contains_key(header::SESSION_TOKEN) {
+            let range = headers.get(header::RANGE_ID).and_then(|id| id.to_str().ok());
             if let Some(token) = session.and_then(|session| session.token(range)) {
-                signed.set_text(header::SESSION_TOKEN, &token)?;
+                headers.insert(header::SESSION_TOKEN, value(&header::SESSION_TOKEN, &token)?);
             }
         }
-        signed.headers.insert(USER_AGENT, self.user_agent.clone());
-        Ok(signed.headers)
+        headers.insert(AUTHORIZATION, value(&AUTHORIZATION, &authorization)?);
+        headers.insert(header::MS_DATE, value(&header::MS_DATE, &date)?);
+        headers.insert(header::ACTIVITY_ID, value(&header::ACTIVITY_ID, activity_id)?);
+        headers.insert(header::MS_VERSION, HeaderValue::from_static(PROTOCOL));
+        headers.insert(header::CAPABILITIES, HeaderValue::from_static(CAPABILITIES));
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        headers.insert(USER_AGENT, self.user_agent.clone());
+        Ok(headers)
     }
 
     fn activity_id(&self) -> String {

@@ -51,6 +51,11 @@ impl Session {
         }
     }
 
+    /// Forgets everything.
+    pub fn forget(&self) {
+        *self.seen() = Seen::default();
+    }
+
     /// Forgets ranges that are no more.
     pub fn retain(&self, is_live: impl Fn(&str) -> bool) {
         self.seen().tokens.retain(|range, _| is_live(range));
@@ -107,6 +112,8 @@ mod tests {
         assert_eq!(session.token(Some("2")), None);
         session.retain(|range| range == "1");
         assert_eq!(session.token(None).as_deref(), Some("1:1#2#1=3"));
+        session.forget();
+        assert_eq!(session.token(None), None);
     }
 
     #[test]

@@ -219,6 +219,20 @@ async fn a_range_that_is_gone_for_good_is_an_error() {
 }
 
 #[tokio::test]
+async fn a_recreated_container_is_noticed_where_the_server_does_not_name_it() {
+    let (home, proxy, container) = scene(quick()).await;
+    // Some servers do not say with each answer which container it is from.
+    proxy.script(|_| Fate::Without("x-ms-content-path"));
+    container.partition_key_ranges().await.unwrap();
+    fill(&container, "many", 10).await;
+    container.read_item("key-0", "i0", any()).await.unwrap();
+    home.client().container("d", "c").delete().await.unwrap();
+    home.container(1).await;
+    create(&container).await.unwrap();
+    assert_eq!(soon(container.read_item("new", "new", any())).await.unwrap().status(), 200);
+}
+
+#[tokio::test]
 async fn history_that_is_lost_is_told() {
     let (_home, proxy, container) = scene(quick()).await;
     proxy.fates(vec![told(412, 2015)]);

@@ -24,6 +24,8 @@ pub enum Fate {
     Hold(Arc<Notify>),
     /// It waits for a while, then passes.
     Delay(Duration),
+    /// It passes, and the answer comes back without a header.
+    Without(&'static str),
     /// Bytes that are no answer.
     Noise,
 }
@@ -141,6 +143,7 @@ async fn serve(mut stream: TcpStream, upstream: String, mut decide: impl FnMut(&
                 let _ = stream.write_all(&answer[..answer.len() - 5]).await;
                 return;
             }
+            Fate::Without(name) => stream.write_all(&without(answer, name)).await,
             Fate::Hold(until) => {
                 until.notified().await;
                 stream.write_all(&answer).await
@@ -151,6 +154,14 @@ async fn serve(mut stream: TcpStream, upstream: String, mut decide: impl FnMut(&
             return;
         }
     }
+}
+
+fn without(answer: Vec<u8>, name: &str) -> Vec<u8> {
+    let end = answer.windows(4).position(|window| window == b"\r\n\r\n").unwrap();
+    let head = String::from_utf8_lossy(&answer[..end]).into_owned();
+    let is_other = |line: &&str| !line.to_ascii_lowercase().starts_with(&format!("{name}:"));
+    let head: Vec<&str> = head.split("\r\n").filter(is_other).collect();
+    [head.join("\r\n").as_bytes(), &answer[end..]].concat()
 }
 
 async fn ask(upstream: &str, request: &[u8]) -> Option<Vec<u8>> {
