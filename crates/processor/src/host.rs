@@ -1,0 +1,588 @@
+//! A host: says that it lives, watches the lease container, and gives each lease its worker.
+//!
+//! One loop. Whatever happens changes what is known; then the plan is made anew and carried out:
+//! free leases that are planned for us are taken, ours that are planned for others are handed over.
+
+mod beat;
+mod fleet;
+mod start;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::balance::{self, equal};
+use crate::env::{Later, Task};
+use crate::lease::{Lease, Owner};
+use crate::member::{Member, State};
+use crate::observer::CloseReason;
+use crate::range::{Ended, Order, Taken, Worker, take};
+use crate::shared::Shared;
+use crate::store::Stored;
+use crate::tenure::Tenure;
+
+use beat::{Beaten, beat};
+pub(crate) use fleet::{FleetView, Life};
+pub use start::StartError;
+
+/// Full listings happen at least this often, to see deletes, and the coverage is looked over.
+const AUDIT_INTERVAL: Duration = Duration::from_secs(60);
+/// A hole has to be seen so often in a row before it is filled.
+const HOLE_FINDINGS: u32 = 3;
+/// A lease that could not be worked on is left alone for so long.
+const REST: Duration = Duration::from_secs(10);
+/// Longest wait for a change in the lease container.
+const STIR_WAIT: Duration = Duration::from_secs(30);
+/// Batches of changed documents that may wait to be taken in.
+const STIR_QUEUE: usize = 16;
+
+/// How a processor has ended.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Report {
+    /// Why it ended, if not because it was asked to.
+    pub error: Option<String>,
+    /// Leases that could not be given back in time: they expire by themselves.
+    pub stuck: Vec<String>,
+}
+
+/// A request to stop.
+pub(crate) struct Stop {
+    pub deadline: Duration,
+    pub done: oneshot::Sender<Report>,
+}
+
+struct Slot {
+    orders: watch::Sender<Order>,
+    token: String,
+    _task: Task,
+}
+
+enum Happened {
+    Listed(Result<Vec<Stored>, StartError>),
+    Beaten(Beaten),
+    Stirred(Vec<Stored>),
+    Told(Told),
+    Audited(u32),
+    Stop(Stop),
+    Time,
+}
+
+/// What workers tell their host.
+pub(crate) enum Told {
+    Taken(Box<Lease>),
+    NotTaken { id: String, why: Option<String> },
+    Ended(Box<Ended>),
+}
+
+pub(crate) struct Host {
+    shared: Arc<Shared>,
+    fleet: FleetView,
+    member: Member,
+    etag: String,
+    slots: BTreeMap<String, Slot>,
+    /// The highest epoch of each lease that a tenure of ours has had.
+    epochs: HashMap<String, u64>,
+    /// Leases that are left alone until then.
+    resting: HashMap<String, Duration>,
+    redrives: watch::Sender<u64>,
+    told: mpsc::UnboundedReceiver<Told>,
+    tell: mpsc::UnboundedSender<Told>,
+    listing: Option<Later<'static, Result<Vec<Stored>, StartError>>>,
+    list_at: Duration,
+    beating: Option<Later<'static, Beaten>>,
+    beat_at: Duration,
+    auditing: Option<Later<'static, u32>>,
+    audit_at: Duration,
+    holes: u32,
+    steal_at: Duration,
+    /// When each lease was first seen to be free, for those planned for others.
+    free_since: HashMap<String, Duration>,
+    stop: Option<Stop>,
+    error: Option<String>,
+}
+
+async fn finished<T>(running: &mut Option<Later<'static, T>>) -> T {
+    match running {
+        Some(running) => running.await,
+        None => std::future::pending().await,
+    }
+}
+
+impl Host {
+    /// Makes the leases if need be, and joins.
+    pub async fn begin(shared: Arc<Shared>) -> Result<Self, StartError> {
+        let mut fleet = FleetView::new(shared.names.clone(), shared.expiration());
+        start::bootstrap(&shared, &mut fleet).await?;
+        let (member, etag) = start::join(&shared, &mut fleet).await?;
+        let now = shared.env.now();
+        let (tell, told) = mpsc::unbounded_channel();
+        fleet.members.insert(member.instance.clone(), (member.clone(), etag.clone()));
+        Ok(Self {
+            beat_at: now + shared.options.beat_interval(),
+            redrives: watch::channel(fleet.control.redrive).0,
+            shared,
+            fleet,
+            member,
+            etag,
+            slots: BTreeMap::new(),
+            epochs: HashMap::new(),
+            resting: HashMap::new(),
+            told,
+            tell,
+            listing: None,
+            list_at: now,
+            beating: None,
+            auditing: None,
+            audit_at: now,
+            holes: 0,
+            steal_at: now,
+            free_since: HashMap::new(),
+            stop: None,
+            error: None,
+        })
+    }
+
+    fn owner(&self) -> Owner {
+        self.member.owner()
+    }
+
+    /// Works until told to stop, or until it cannot go on.
+    pub async fn run(mut self, mut stops: mpsc::Receiver<Stop>) -> Report {
+        let (stirred_in, mut stirred) = mpsc::channel(STIR_QUEUE);
+        let watching = watch_store(Arc::clone(&self.shared), stirred_in);
+        let _watcher = self.shared.env.spawn(Box::pin(watching));
+        loop {
+            self.start();
+            if self.is_over() {
+                break;
+            }
+            let now = self.shared.env.now();
+            let nap = self.next_time().saturating_sub(now).max(Duration::from_millis(1));
+            let sleep = self.shared.env.sleep(nap);
+            let happened = tokio::select! {
+                biased;
+                Some(told) = self.told.recv() => Happened::Told(told),
+                beaten = finished(&mut self.beating) => Happened::Beaten(beaten),
+                Some(stop) = stops.recv(), if self.stop.is_none() => Happened::Stop(stop),
+                listed = finished(&mut self.listing) => Happened::Listed(listed),
+                Some(documents) = stirred.recv() => Happened::Stirred(documents),
+                findings = finished(&mut self.auditing) => Happened::Audited(findings),
+                () = sleep => Happened::Time,
+            };
+            self.take_in(happened);
+        }
+        self.leave().await
+    }
+
+    fn take_in(&mut self, happened: Happened) {
+        let now = self.shared.env.now();
+        match happened {
+            Happened::Time => {}
+            Happened::Told(told) => self.hear(told),
+            Happened::Stirred(documents) => {
+                self.fleet.merge(&documents, now);
+                self.complain();
+            }
+            Happened::Stop(stop) => {
+                self.stop = Some(stop);
+                self.member.state = State::Leaving;
+                self.beat_at = now;
+            }
+            Happened::Beaten(beaten) => {
+                self.beating = None;
+                self.beaten(beaten);
+            }
+            Happened::Audited(holes) => {
+                self.auditing = None;
+                self.holes = holes;
+            }
+            Happened::Listed(listed) => {
+                self.listing = None;
+                match listed {
+                    Ok(documents) => {
+                        self.fleet.replace(&documents, now);
+                        self.put_self();
+                        self.complain();
+                    }
+                    Err(wrong) => self.shared.alarm(None, wrong.to_string()),
+                }
+            }
+        }
+    }
+
+    fn complain(&mut self) {
+        for complaint in std::mem::take(&mut self.fleet.complaints) {
+            self.shared.alarm(None, complaint);
+        }
+    }
+
+    /// What we said of ourselves last is newer than what was read.
+    fn put_self(&mut self) {
+        let entry = (self.member.clone(), self.etag.clone());
+        self.fleet.members.insert(self.member.instance.clone(), entry);
+    }
+
+    fn beaten(&mut self, beaten: Beaten) {
+        let now = self.shared.env.now();
+        match beaten {
+            Beaten::Confirmed { member, etag } => {
+                self.etag = etag;
+                self.member.beat = member.beat;
+                self.put_self();
+                self.beat_at = self.beat_at.max(now) + self.shared.options.beat_interval();
+                if member.state != self.member.state {
+                    self.beat_at = now;
+                }
+            }
+            Beaten::Replaced => {
+                self.shared.fence.close();
+                let name = &self.member.instance;
+                let text = format!(
+                    "another process has started under the instance name '{name}'; this one has stopped"
+                );
+                self.shared.alarm(None, text.clone());
+                self.error = Some(text);
+            }
+            Beaten::Refused(why) => {
+                self.shared.alarm(None, format!("the lease container refuses a heartbeat: {why}"));
+                self.beat_at = now + self.shared.options.beat_interval();
+            }
+        }
+    }
+
+    fn hear(&mut self, told: Told) {
+        let now = self.shared.env.now();
+        match told {
+            Told::Taken(lease) => {
+                let epoch = self.epochs.entry(lease.id.clone()).or_default();
+                *epoch = lease.epoch().max(*epoch);
+                self.fleet.put_lease(*lease, now);
+            }
+            Told::NotTaken { id, why } => {
+                self.slots.remove(&id);
+                let rest = if why.is_some() { REST } else { Duration::from_millis(200) };
+                if let Some(why) = why {
+                    self.shared.alarm(Some(&id), format!("a lease cannot be taken: {why}"));
+                }
+                self.resting.insert(id, now + rest);
+                self.list_at = self.list_at.min(now);
+            }
+            Told::Ended(ended) => self.ended(*ended, now),
+        }
+    }
+
+    fn ended(&mut self, ended: Ended, now: Duration) {
+        let id = ended.lease.id.clone();
+        self.slots.remove(&id);
+        let epoch = self.epochs.entry(id.clone()).or_default();
+        *epoch = ended.epoch.max(*epoch);
+        match ended.reason {
+            CloseReason::LeaseLost => self.list_at = now,
+            CloseReason::ObserverError | CloseReason::ResourceGone | CloseReason::Refused => {
+                self.resting.insert(id.clone(), now + REST);
+                self.fleet.put_lease(ended.lease, now);
+            }
+            _ if ended.removed => self.fleet.remove_lease(&id),
+            _ => self.fleet.put_lease(ended.lease, now),
+        }
+        for child in ended.children {
+            self.fleet.put_lease(child, now);
+        }
+        if ended.fatal.is_some() {
+            self.error = ended.fatal;
+        }
+    }
+
+    /// Starts whatever is due, then carries the plan out.
+    fn start(&mut self) {
+        let now = self.shared.env.now();
+        if self.beating.is_none() && now >= self.beat_at {
+            let shared = Arc::clone(&self.shared);
+            self.beating = Some(Box::pin(beat(shared, self.member.clone(), self.etag.clone())));
+        }
+        if self.listing.is_none() && now >= self.list_at {
+            let shared = Arc::clone(&self.shared);
+            self.list_at = now + self.shared.options.lease_acquire_interval.min(AUDIT_INTERVAL);
+            self.listing = Some(Box::pin(async move { start::list(&shared).await }));
+        }
+        if self.auditing.is_none() && now >= self.audit_at && self.stop.is_none() {
+            self.audit_at = now + AUDIT_INTERVAL;
+            self.start_audit();
+        }
+        self.carry_out(now);
+    }
+
+    fn start_audit(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        let leases: Vec<Lease> = self.fleet.leases.values().cloned().collect();
+        let findings = self.holes;
+        self.auditing = Some(Box::pin(audit(shared, leases, findings)));
+        let now = self.shared.env.now();
+        for gone in self.fleet.forgettable(now) {
+            let shared = Arc::clone(&self.shared);
+            let forgetting = async move {
+                let _ = shared.store.delete(&gone).await;
+            };
+            // Whether it works does not matter; somebody will try again.
+            std::mem::forget(self.shared.env.spawn(Box::pin(forgetting)));
+        }
+    }
+
+    /// Gives every lease the order that follows from the plan.
+    fn carry_out(&mut self, now: Duration) {
+        self.shared.has_peers.store(self.fleet.has_peers(), std::sync::atomic::Ordering::Relaxed);
+        let redrive = self.fleet.control.redrive;
+        self.redrives.send_if_modified(|old| std::mem::replace(old, redrive) != redrive);
+        self.resting.retain(|_, until| *until > now);
+        let (hosts, items) = self.fleet.table(now);
+        let plan = balance::plan(&hosts, &items, self.shared.options.balance_by_load);
+        let me = self.owner().to_string();
+        let leases: Vec<Lease> = self.fleet.live_leases().cloned().collect();
+        for lease in &leases {
+            let target = plan.get(&lease.id).and_then(Option::as_ref);
+            self.place(lease, target, &me, now);
+        }
+        self.steal_from_peers(&leases, &me, now);
+    }
+
+    fn place(&mut self, lease: &Lease, target: Option<&String>, me: &str, now: Duration) {
+        if let Some(slot) = self.slots.get(&lease.id) {
+            let order = self.order(lease, target, me);
+            slot.orders.send_if_modified(|old| {
+                let changed = *old != order;
+                *old = order;
+                changed
+            });
+            return;
+        }
+        let held = self.fleet.control.holds(&lease.token) || self.resting.contains_key(&lease.id);
+        if self.stop.is_some() || self.error.is_some() || held {
+            return;
+        }
+        let remembered = self.epochs.get(&lease.id).copied().unwrap_or(0);
+        if lease.owner.as_deref() == Some(me) && lease.epoch() > remembered {
+            self.adopt(lease.clone());
+            return;
+        }
+        let is_mine = lease.owner.as_deref() == Some(me);
+        let free = is_mine || self.fleet.life(lease, now) == Life::Free;
+        if !free {
+            self.free_since.remove(&lease.id);
+            return;
+        }
+        let since = *self.free_since.entry(lease.id.clone()).or_insert(now);
+        let patience = self.shared.options.lease_acquire_interval * 2;
+        let neglected = target.is_some() && now.saturating_sub(since) > patience;
+        if target.map(String::as_str) == Some(me) || neglected {
+            self.free_since.remove(&lease.id);
+            self.take(lease.clone(), remembered);
+        }
+    }
+
+    /// What the worker of a lease is told.
+    fn order(&self, lease: &Lease, target: Option<&String>, me: &str) -> Order {
+        let other = target.filter(|target| *target != me);
+        if self.fleet.control.holds(&lease.token) {
+            return Order::Release(CloseReason::Sought);
+        }
+        if self.stop.is_some() || self.error.is_some() {
+            if !self.shared.options.rejoin_grace.is_zero() && self.error.is_none() {
+                return Order::Keep;
+            }
+            return match other.and_then(|other| other.parse().ok()) {
+                Some(owner) => Order::HandOver(owner),
+                None => Order::Release(CloseReason::Shutdown),
+            };
+        }
+        match other.map(|other| other.parse::<Owner>()) {
+            Some(Ok(owner)) => Order::HandOver(owner),
+            _ if target.is_none() => Order::Release(CloseReason::HandedOff),
+            _ if self.fleet.control.paused => Order::Hold,
+            _ => Order::Work,
+        }
+    }
+
+    /// Hosts of other libraries hand nothing over: their own rule says what may be taken, and no
+    /// faster than they would.
+    fn steal_from_peers(&mut self, leases: &[Lease], me: &str, now: Duration) {
+        if !self.shared.has_peers() || now < self.steal_at || self.stop.is_some() {
+            return;
+        }
+        self.steal_at = now + self.shared.options.lease_acquire_interval;
+        let seen: Vec<equal::Seen<'_>> = leases
+            .iter()
+            .map(|lease| {
+                let live = self.fleet.life(lease, now) == Life::Live;
+                equal::Seen { id: &lease.id, owner: lease.owner.as_deref().filter(|_| live) }
+            })
+            .collect();
+        let options = &self.shared.options;
+        let wanted =
+            equal::take(&seen, me, options.min_partition_count, options.max_partition_count);
+        for id in wanted {
+            let Some(lease) = leases.iter().find(|lease| lease.id == id) else { continue };
+            let from_peer = lease.owner.as_ref().is_some_and(|o| o.parse::<Owner>().is_err());
+            let idle = !self.slots.contains_key(id) && !self.resting.contains_key(id);
+            if from_peer && idle && !self.fleet.control.holds(&lease.token) {
+                let remembered = self.epochs.get(id).copied().unwrap_or(0);
+                self.take(lease.clone(), remembered);
+            }
+        }
+    }
+
+    fn adopt(&mut self, lease: Lease) {
+        self.epochs.insert(lease.id.clone(), lease.epoch());
+        let tenure = Tenure::new(lease, self.owner());
+        let id = tenure.lease.id.clone();
+        let token = tenure.lease.token.clone();
+        let (orders, heard) = watch::channel(self.first_order());
+        let worker =
+            Worker::new(Arc::clone(&self.shared), tenure, heard, self.redrives.subscribe());
+        let tell = self.tell.clone();
+        let work = async move {
+            let _ = tell.send(Told::Ended(Box::new(worker.run().await)));
+        };
+        let task = self.shared.env.spawn(Box::pin(work));
+        self.slots.insert(id, Slot { orders, token, _task: task });
+    }
+
+    fn take(&mut self, lease: Lease, floor: u64) {
+        let (orders, heard) = watch::channel(self.first_order());
+        let (shared, owner, tell) = (Arc::clone(&self.shared), self.owner(), self.tell.clone());
+        let (id, token) = (lease.id.clone(), lease.token.clone());
+        let redrives = self.redrives.subscribe();
+        let work = async move {
+            let id = lease.id.clone();
+            match take(Arc::clone(&shared), lease, owner, floor).await {
+                Taken::Ours(tenure) => {
+                    let _ = tell.send(Told::Taken(Box::new(tenure.lease.clone())));
+                    let worker = Worker::new(shared, *tenure, heard, redrives);
+                    let _ = tell.send(Told::Ended(Box::new(worker.run().await)));
+                }
+                Taken::NotNow => {
+                    let _ = tell.send(Told::NotTaken { id, why: None });
+                }
+                Taken::Impossible(why) => {
+                    let _ = tell.send(Told::NotTaken { id, why: Some(why) });
+                }
+            }
+        };
+        let task = self.shared.env.spawn(Box::pin(work));
+        self.slots.insert(id, Slot { orders, token, _task: task });
+    }
+
+    fn first_order(&self) -> Order {
+        if self.fleet.control.paused { Order::Hold } else { Order::Work }
+    }
+
+    fn next_time(&self) -> Duration {
+        let mut next = self.audit_at;
+        if self.beating.is_none() {
+            next = next.min(self.beat_at);
+        }
+        if self.listing.is_none() {
+            next = next.min(self.list_at);
+        }
+        for until in self.resting.values() {
+            next = next.min(*until);
+        }
+        if let Some(stop) = &self.stop {
+            next = next.min(stop.deadline);
+        }
+        // Others expire without telling.
+        next.min(self.shared.env.now() + self.shared.expiration() / 10)
+    }
+
+    /// Whether there is nothing more to do.
+    fn is_over(&self) -> bool {
+        let now = self.shared.env.now();
+        let late = self.stop.as_ref().is_some_and(|stop| now >= stop.deadline);
+        late || ((self.stop.is_some() || self.error.is_some()) && self.slots.is_empty())
+    }
+
+    /// Says good-bye, and reports.
+    async fn leave(mut self) -> Report {
+        let stuck: Vec<String> = self.slots.values().map(|slot| slot.token.clone()).collect();
+        self.slots.clear();
+        let rejoins = !self.shared.options.rejoin_grace.is_zero() && self.error.is_none();
+        // Who did not give everything back has not left: its leases expire.
+        let state = if rejoins { State::Away } else { State::Left };
+        let replaced =
+            self.shared.fence.safety(self.shared.env.now()) == crate::fence::Safety::Over;
+        if !replaced && (stuck.is_empty() || rejoins) {
+            let until = self.stop.as_ref().map_or(Duration::ZERO, |stop| stop.deadline);
+            let patience = until.saturating_sub(self.shared.env.now()).max(Duration::from_secs(2));
+            self.member.state = state;
+            let shared = Arc::clone(&self.shared);
+            let beating = self.beating.take();
+            let (member, mut etag) = (self.member.clone(), self.etag.clone());
+            let farewell = async {
+                if let Some(beating) = beating
+                    && let Beaten::Confirmed { etag: newer, .. } = beating.await
+                {
+                    etag = newer;
+                }
+                beat(Arc::clone(&shared), member, etag).await
+            };
+            tokio::select! {
+                biased;
+                _ = farewell => {}
+                () = self.shared.env.sleep(patience) => {}
+            }
+        }
+        let report = Report { error: self.error, stuck };
+        if let Some(stop) = self.stop {
+            let _ = stop.done.send(report.clone());
+        }
+        report
+    }
+}
+
+/// Waits for changes in the lease container, and passes them on.
+async fn watch_store(shared: Arc<Shared>, stirred: mpsc::Sender<Vec<Stored>>) {
+    let mut position = None;
+    let mut patience = crate::shared::Patience::default();
+    loop {
+        match shared.store.stir(position.clone(), STIR_WAIT).await {
+            Ok(found) => {
+                position = found.position;
+                patience = crate::shared::Patience::default();
+                if !found.documents.is_empty() && stirred.send(found.documents).await.is_err() {
+                    return;
+                }
+            }
+            Err(wrong) => {
+                shared.retrying(None, wrong);
+                position = None;
+                patience.wait(&shared, None).await;
+            }
+        }
+    }
+}
+
+/// Looks whether every key is covered. Returns for how many looks in a row it was not.
+async fn audit(shared: Arc<Shared>, leases: Vec<Lease>, findings: u32) -> u32 {
+    let Ok(ranges) = shared.read_ranges().await else { return findings };
+    let missing = crate::cut::missing(&leases, &ranges, shared.options.ranges_per_partition);
+    if missing.is_empty() {
+        return 0;
+    }
+    if findings + 1 < HOLE_FINDINGS {
+        return findings + 1;
+    }
+    for seat in &missing {
+        let message = format!("no lease covers {}; it is made again", seat.span);
+        shared.alarm(Some(&seat.token), message);
+        // Where it had been is not known: what was configured, and never less than everything.
+        let start = match shared.options.start() {
+            crate::position::Start::Now => crate::position::Start::Beginning,
+            start => start,
+        };
+        if let Err(wrong) = start::seat_lease(&shared, seat, &leases, start).await {
+            shared.alarm(Some(&seat.token), wrong.to_string());
+        }
+    }
+    0
+}
