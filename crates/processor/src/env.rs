@@ -11,11 +11,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A running task; dropping it ends the task.
-pub struct Task(Option<Box<dyn FnOnce() + Send>>);
+pub struct Task(Option<Box<dyn FnOnce() + Send + Sync>>);
 
 impl Task {
     /// A task that `end` ends.
-    pub fn new(end: impl FnOnce() + Send + 'static) -> Self {
+    pub fn new(end: impl FnOnce() + Send + Sync + 'static) -> Self {
         Self(Some(Box::new(end)))
     }
 }

@@ -38,6 +38,8 @@ pub struct FeedPage {
     pub continuation: String,
     /// Whether the service held the answer back as it was asked to.
     pub waited: bool,
+    /// The number of the newest commit of the range, read or not.
+    pub newest: Option<u64>,
     /// Headers of the answer.
     pub headers: Vec<(String, String)>,
 }
@@ -81,6 +83,8 @@ pub enum FeedError {
 pub struct Lag {
     /// The newest commit.
     pub newest: u64,
+    /// The commit of the position.
+    pub position: u64,
     /// Items changed since the position.
     pub items: u64,
     /// Age of the oldest of them, in seconds.

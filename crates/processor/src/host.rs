@@ -181,6 +181,8 @@ impl Host {
         match happened {
             Happened::Time => {}
             Happened::Told(told) => self.hear(told),
+            // The watch has begun anew: what happened before it did is not known.
+            Happened::Stirred(documents) if documents.is_empty() => self.list_at = now,
             Happened::Stirred(documents) => {
                 self.fleet.merge(&documents, now);
                 self.complain();
@@ -188,6 +190,7 @@ impl Host {
             Happened::Stop(stop) => {
                 self.stop = Some(stop);
                 self.member.state = State::Leaving;
+                self.put_self();
                 self.beat_at = now;
             }
             Happened::Beaten(beaten) => {
@@ -547,9 +550,11 @@ async fn watch_store(shared: Arc<Shared>, stirred: mpsc::Sender<Vec<Stored>>) {
     loop {
         match shared.store.stir(position.clone(), STIR_WAIT).await {
             Ok(found) => {
+                let anew = position.is_none();
                 position = found.position;
                 patience = crate::shared::Patience::default();
-                if !found.documents.is_empty() && stirred.send(found.documents).await.is_err() {
+                let tells = anew || !found.documents.is_empty();
+                if tells && stirred.send(found.documents).await.is_err() {
                     return;
                 }
             }

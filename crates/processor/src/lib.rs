@@ -13,14 +13,17 @@
 //! - **A lease is held by its etag.** Whoever finds it changed has lost the lease, stops, and
 //!   writes no checkpoint. A split range hands its saved position to its children.
 
+mod admin;
 pub mod balance;
 mod change;
 mod control;
 pub mod cut;
 pub mod env;
+pub mod estimate;
 mod feed;
 mod fence;
 mod host;
+mod http;
 pub mod lease;
 pub mod letter;
 mod member;
@@ -39,11 +42,13 @@ mod store;
 pub mod tenure;
 pub mod window;
 
+pub use admin::{AdminError, Fleet, Status};
 pub use change::Change;
 pub use control::{Control, Seek};
 pub use env::{Env, Later};
 pub use feed::{Ask, Feed, FeedError, FeedPage, Lag};
 pub use host::{Report, StartError};
+pub use http::{ConnectError, HttpStore, Site};
 pub use lease::Mode;
 pub use member::{Member, State};
 pub use monitor::{Event, Monitor};
@@ -51,5 +56,5 @@ pub use names::{Names, Sort};
 pub use observer::{CloseReason, Context, Factory, Fencing, HandlerError, LeaseLost, Observer};
 pub use options::{CheckpointFrequency, Contradiction, Options};
 pub use position::Start;
-pub use processor::{Builder, Processor};
+pub use processor::{BuildError, Builder, Processor, Subject};
 pub use store::{LeaseStore, Stirred, StoreError, Stored};

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::admin::Fleet;
 use crate::change::Change;
 use crate::env::{Env, Machine, Task};
 use crate::feed::Feed;
@@ -18,12 +19,30 @@ use crate::options::{Contradiction, Options};
 use crate::shared::Shared;
 use crate::store::LeaseStore;
 
+/// What is monitored; leases are named after it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subject {
+    /// The host name of the account's endpoint.
+    pub account_host: String,
+    /// The resource id of the database.
+    pub database_rid: String,
+    /// The resource id of the container.
+    pub container_rid: String,
+}
+
+impl Subject {
+    /// The ids of the documents of the processor with this lease prefix.
+    pub fn names(&self, lease_prefix: &str) -> Names {
+        Names::new(lease_prefix, &self.account_host, &self.database_rid, &self.container_rid)
+    }
+}
+
 /// Puts a processor together.
 pub struct Builder {
     feed: Arc<dyn Feed>,
     store: Arc<dyn LeaseStore>,
     letters: Option<Arc<dyn LeaseStore>>,
-    names: Names,
+    subject: Subject,
     options: Options,
     observers: Option<Factory>,
     monitors: Vec<Arc<dyn Monitor>>,
@@ -49,12 +68,12 @@ pub enum BuildError {
 
 impl Builder {
     /// Over a feed and a lease container.
-    pub fn new(feed: Arc<dyn Feed>, store: Arc<dyn LeaseStore>, names: Names) -> Self {
+    pub fn new(feed: Arc<dyn Feed>, store: Arc<dyn LeaseStore>, subject: Subject) -> Self {
         Self {
             feed,
             store,
             letters: None,
-            names,
+            subject,
             options: Options::default(),
             observers: None,
             monitors: vec![Arc::new(Log)],
@@ -124,11 +143,22 @@ impl Builder {
         })
     }
 
+    /// The same fleet, seen from outside.
+    pub fn fleet(&self) -> Fleet {
+        Fleet::new(
+            Arc::clone(&self.store),
+            Arc::clone(&self.feed),
+            self.letters.clone(),
+            self.subject.names(&self.options.lease_prefix),
+        )
+    }
+
     /// Checks everything that can be checked without asking anybody.
     pub fn build(self) -> Result<Processor, BuildError> {
         self.options.check(self.letters.is_some())?;
         let observers = self.observers.ok_or(BuildError::NoObserver)?;
         let env = self.env.unwrap_or_else(|| Arc::new(Machine::default()));
+        let names = self.subject.names(&self.options.lease_prefix);
         let make = move || {
             Shared::new(
                 Arc::clone(&env),
@@ -138,7 +168,7 @@ impl Builder {
                 observers.clone(),
                 self.monitors.clone(),
                 self.options.clone(),
-                self.names.clone(),
+                names.clone(),
             )
         };
         Ok(Processor { make: Box::new(make), running: None })

@@ -141,9 +141,9 @@ impl<B> Lanes<B> {
         self.waiting.iter().map(VecDeque::len).sum()
     }
 
-    /// Forgets what waits.
-    pub fn clear(&mut self) {
-        self.waiting.iter_mut().for_each(VecDeque::clear);
+    /// Forgets those that wait, except some.
+    pub fn retain(&mut self, keep: impl Fn(&B) -> bool) {
+        self.waiting.iter_mut().for_each(|batches| batches.retain(&keep));
     }
 }
 

@@ -69,6 +69,7 @@ impl Batch {
         }
         let mut newly_parked = Vec::new();
         let mut error = String::new();
+        let mut has_failed = false;
         loop {
             let part = match trial.step(&policy) {
                 Step::Done => return Outcome::Done { parked: newly_parked },
@@ -85,13 +86,14 @@ impl Batch {
                 }
                 Step::Handle(part) => part,
             };
-            if !self.pass().await {
+            if !self.pass(has_failed).await {
                 return Outcome::Unfinished;
             }
             match self.hand_over(part).await {
                 Ok(()) => trial.passed(),
                 Err(wrong) => {
                     error = wrong;
+                    has_failed = true;
                     let wait = trial.failed(&policy, self.shared.env.random());
                     self.tell_failure(trial.failures(), &error);
                     if !self.rest(wait).await {
@@ -117,10 +119,11 @@ impl Batch {
         self.shared.tell(&Event::HandlerFailed { lease, failures, error: error.to_owned() });
     }
 
-    /// Waits until handlers may be called; false if they will not be.
-    async fn pass(&mut self) -> bool {
+    /// Waits until handlers may be called; false if they will not be. What has failed is not tried
+    /// again while the lease is on its way out.
+    async fn pass(&mut self, has_failed: bool) -> bool {
         let open = self.gate.wait_for(|gate| *gate != Gate::Held).await;
-        open.is_ok_and(|gate| *gate == Gate::Open)
+        open.is_ok_and(|gate| *gate == Gate::Open || !has_failed)
     }
 
     /// Waits before the next try; false if there will be none.

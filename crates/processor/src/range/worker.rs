@@ -107,6 +107,8 @@ pub(crate) struct Worker {
     pub(super) lanes: Lanes<Waiting>,
     pub(super) tasks: Vec<Option<Task>>,
     open_pages: BTreeMap<u64, OpenPage>,
+    /// The last page of which something was handed out.
+    begun: Option<u64>,
     pub(super) parked: Vec<String>,
     pub(super) parked_changed: bool,
     /// Where the next read begins.
@@ -155,6 +157,7 @@ impl Worker {
             lanes: Lanes::new(lanes),
             tasks: (0..lanes).map(|_| None).collect(),
             open_pages: BTreeMap::new(),
+            begun: None,
             parked: tenure.lease.parked(),
             parked_changed: false,
             position: tenure.lease.position().unwrap_or(Start::Beginning),
@@ -255,6 +258,9 @@ impl Worker {
         }
         if self.exit.is_some() {
             self.start_draining(now);
+            if safety == Safety::Safe && !self.cancelled {
+                self.start_batches();
+            }
         } else {
             let held = safety != Safety::Safe || *self.orders.borrow() == Order::Hold;
             let gate = if held { Gate::Held } else { Gate::Open };
@@ -283,7 +289,9 @@ impl Worker {
     fn start_draining(&mut self, now: Duration) {
         self.gate.send_if_modified(|old| std::mem::replace(old, Gate::Draining) != Gate::Draining);
         self.reading = None;
-        self.lanes.clear();
+        // A page that some lane has begun is finished by all, or its changes would come again.
+        let (begun, cancelled) = (self.begun, self.cancelled);
+        self.lanes.retain(|waiting| !cancelled && Some(waiting.context.sequence) <= begun);
         if self.drain_by == Duration::MAX {
             self.drain_by = now + self.shared.options.drain_timeout;
         }
@@ -294,6 +302,7 @@ impl Worker {
             for task in &mut self.tasks {
                 *task = None;
             }
+            self.lanes.retain(|_| false);
             if at_once {
                 self.writing = None;
             }
@@ -309,6 +318,7 @@ impl Worker {
 
     fn start_batches(&mut self) {
         while let Some((lane, waiting)) = self.lanes.next() {
+            self.begun = self.begun.max(Some(waiting.context.sequence));
             let batch = Batch {
                 shared: Arc::clone(&self.shared),
                 observer: Arc::clone(&self.observer),

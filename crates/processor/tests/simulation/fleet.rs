@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use processor::{
-    Builder, Change, CloseReason, Context, HandlerError, Names, Observer, Options, Report,
+    Builder, Change, CloseReason, Context, Event, HandlerError, Observer, Options, Report, Subject,
 };
 use serde_json::Value;
 use tokio::sync::{mpsc, watch};
@@ -49,6 +49,7 @@ impl Observer for SimObserver {
         for change in changes {
             let (_, serial) = facts(change);
             let now = sim.now();
+            self.world.trace(|| format!("p{} {lease}/{epoch} begins {serial} lsn {}", self.process, change.lsn()));
             self.world.ledger().begin(now, self.process, lease, epoch, change.lsn(), serial);
         }
         sim.sleep(sim.millis(0, self.manner.millis)).await;
@@ -110,10 +111,19 @@ pub fn start(world: &Arc<World>, process: Process, options: Options, manner: Man
     let feed = SimFeed { world: feed_world, process, key_paths: vec!["/pk".into()] };
     let store = SimStore { world: store_world, process };
     let letters = SimStore { world: Arc::clone(world), process };
-    let built = Builder::new(Arc::new(feed), Arc::new(store), Names::new("sim", "host", "d", "c"))
+    let traced = Arc::clone(world);
+    let subject = Subject {
+        account_host: "host".into(),
+        database_rid: "d".into(),
+        container_rid: "c".into(),
+    };
+    let built = Builder::new(Arc::new(feed), Arc::new(store), subject)
         .options(options)
         .dead_letters(Arc::new(letters))
         .env(env)
+        .monitor(Arc::new(move |event: &Event| {
+            traced.trace(|| format!("p{process} {event:?}"));
+        }))
         .observer(move || SimObserver { world: Arc::clone(&handler_world), process, manner })
         .build();
     let mut processor = built.expect("options");

@@ -19,7 +19,6 @@ use crate::ledger::Ledger;
 
 /// How long a client waits for an answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
-pub const PREFIX: &str = "simhost_d_c";
 
 /// One change, as it was written.
 #[derive(Debug, Clone)]
@@ -56,6 +55,7 @@ pub struct World {
     pub written: Notify,
     pub stirred: Notify,
     pub keys: Vec<String>,
+    is_traced: bool,
 }
 
 impl World {
@@ -77,11 +77,19 @@ impl World {
             written: Notify::new(),
             stirred: Notify::new(),
             keys,
+            is_traced: std::env::var_os("SIM_TRACE").is_some(),
         })
     }
 
     pub fn data(&self) -> std::sync::MutexGuard<'_, Data> {
         self.data.lock().expect("data")
+    }
+
+    /// Prints the story of a seed that is replayed with `SIM_TRACE=1`.
+    pub fn trace(&self, what: impl FnOnce() -> String) {
+        if self.is_traced {
+            println!("{:>10.4} {}", self.sim.now().as_secs_f64(), what());
+        }
     }
 
     pub fn ledger(&self) -> std::sync::MutexGuard<'_, Ledger> {
@@ -240,6 +248,7 @@ impl World {
         let version = data.history.len() as u64;
         data.documents.insert(id.clone(), (body.clone(), version));
         let now = self.sim.now();
+        self.trace(|| format!("put {}", serde_json::Value::Object(body.clone())));
         self.ledger().committed(now, &data, &self.keys, &id, before.map(|(body, _)| body), Some(&body));
         drop(data);
         self.stirred.notify_waiters();
@@ -402,7 +411,7 @@ impl World {
             items.push(Bytes::from(item.to_string()));
         }
         let waited = ask.wait.is_some();
-        Some(FeedPage { items, continuation: format!("\"{last}\""), waited, headers: vec![] })
+        Some(FeedPage { items, continuation: format!("\"{last}\""), waited, newest: Some(data.lsn), headers: vec![] })
     }
 }
 
