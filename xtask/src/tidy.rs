@@ -7,14 +7,15 @@ use std::path::{Path, PathBuf};
 use crate::project::root;
 
 /// Our crates, and which of our crates each may depend on.
-const ARROWS: [(&str, &[&str]); 8] = [
+const ARROWS: [(&str, &[&str]); 9] = [
     ("model", &[]),
     ("kv", &[]),
     ("query", &["model"]),
     ("script", &["model"]),
     ("engine", &["model", "kv", "query", "script"]),
     ("server", &["model", "engine", "kv"]),
-    ("processor", &[]),
+    ("client", &[]),
+    ("processor", &["client"]),
     ("conformance", &[]),
 ];
 
