@@ -13,7 +13,7 @@ const ARROWS: [(&str, &[&str]); 9] = [
     ("query", &["model"]),
     ("script", &["model"]),
     ("engine", &["model", "kv", "query", "script"]),
-    ("server", &["model", "engine", "kv"]),
+    ("server", &["model", "engine", "kv", "client", "processor"]),
     ("client", &[]),
     ("processor", &["client"]),
     ("conformance", &[]),

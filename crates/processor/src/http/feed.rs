@@ -95,8 +95,9 @@ impl Feed for HttpFeed {
                 ..FeedRead::new(scope(&ask)?, start(ask.start))
             };
             let page = self.container.read_changes(&read).await.map_err(refusal)?;
-            let text = |value: &client::HeaderValue| value.to_str().unwrap_or_default().to_owned();
-            let headers = page.headers.iter().map(|(name, value)| (name.to_string(), text(value)));
+            let headers = page.headers.iter().map(|(name, value)| {
+                (name.to_string(), value.to_str().unwrap_or_default().to_owned())
+            });
             Ok(FeedPage {
                 // More was looked at than there was to return: go on at once.
                 waited: page.has_waited || !page.is_not_modified,

@@ -1,0 +1,10 @@
+//! The processor against a real server process. Numbers in comments are those of the behaviours
+//! that any change feed processor should show; threads named are where users met their absence.
+
+mod bad_input;
+mod delivery;
+mod failures;
+mod fleet;
+mod layout;
+mod start;
+mod support;
