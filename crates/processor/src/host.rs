@@ -33,6 +33,8 @@ const AUDIT_INTERVAL: Duration = Duration::from_secs(60);
 const HOLE_FINDINGS: u32 = 3;
 /// A lease that could not be worked on is left alone for so long.
 const REST: Duration = Duration::from_secs(10);
+/// How often per expiration interval the plan is made when nothing is heard.
+const PLANS_PER_EXPIRATION: u32 = 10;
 /// Longest wait for a change in the lease container.
 const STIR_WAIT: Duration = Duration::from_secs(30);
 /// Batches of changed documents that may wait to be taken in.
@@ -99,6 +101,9 @@ pub(crate) struct Host {
     steal_at: Duration,
     /// When each lease was first seen to be free, for those planned for others.
     free_since: HashMap<String, Duration>,
+    /// Whether something has happened that bears on the plan, and when it is made in any case.
+    is_stale: bool,
+    plan_at: Duration,
     stop: Option<Stop>,
     error: Option<String>,
 }
@@ -139,6 +144,8 @@ impl Host {
             holes: 0,
             steal_at: now,
             free_since: HashMap::new(),
+            is_stale: true,
+            plan_at: now,
             stop: None,
             error: None,
         })
@@ -178,13 +185,15 @@ impl Host {
 
     fn take_in(&mut self, happened: Happened) {
         let now = self.shared.env.now();
+        // Checkpoints and heartbeats of others are most of what is heard, and change nothing.
+        self.is_stale |= !matches!(happened, Happened::Time | Happened::Stirred(_) | Happened::Audited(_));
         match happened {
             Happened::Time => {}
             Happened::Told(told) => self.hear(told),
             // The watch has begun anew: what happened before it did is not known.
             Happened::Stirred(documents) if documents.is_empty() => self.list_at = now,
             Happened::Stirred(documents) => {
-                self.fleet.merge(&documents, now);
+                self.is_stale |= self.fleet.merge(&documents, now);
                 self.complain();
             }
             Happened::Stop(stop) => {
@@ -314,7 +323,12 @@ impl Host {
             self.audit_at = now + AUDIT_INTERVAL;
             self.start_audit();
         }
-        self.carry_out(now);
+        if self.is_stale || now >= self.plan_at {
+            self.is_stale = false;
+            // Others expire, and leases have rested, without telling.
+            self.plan_at = now + self.shared.expiration() / PLANS_PER_EXPIRATION;
+            self.carry_out(now);
+        }
     }
 
     fn start_audit(&mut self) {
@@ -339,6 +353,9 @@ impl Host {
         let redrive = self.fleet.control.redrive;
         self.redrives.send_if_modified(|old| std::mem::replace(old, redrive) != redrive);
         self.resting.retain(|_, until| *until > now);
+        if let Some(first) = self.resting.values().min() {
+            self.plan_at = self.plan_at.min(*first);
+        }
         let (hosts, items) = self.fleet.table(now);
         let plan = balance::plan(&hosts, &items, self.shared.options.balance_by_load);
         let me = self.owner().to_string();
@@ -488,14 +505,10 @@ impl Host {
         if self.listing.is_none() {
             next = next.min(self.list_at);
         }
-        for until in self.resting.values() {
-            next = next.min(*until);
-        }
         if let Some(stop) = &self.stop {
             next = next.min(stop.deadline);
         }
-        // Others expire without telling.
-        next.min(self.shared.env.now() + self.shared.expiration() / 10)
+        next.min(self.plan_at)
     }
 
     /// Whether there is nothing more to do.

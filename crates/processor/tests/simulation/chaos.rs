@@ -76,6 +76,7 @@ fn play(kind: Kind, seed: u64) -> (Arc<World>, Arc<Script>, Duration) {
         millis: [2, 50, 400][sim.below(3) as usize],
         failures,
         skewed: kind == Kind::Faults,
+        ..Manner::default()
     };
     world.ledger().has_peers = matches!(kind, Kind::Mixed | Kind::Reference);
     let lanes = if sim.chance(400) { 4 } else { 1 };

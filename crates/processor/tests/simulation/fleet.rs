@@ -1,6 +1,6 @@
 //! Hosts in the simulation: each a process with a processor and a handler that keeps the ledger.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use processor::{
@@ -21,6 +21,16 @@ pub struct Manner {
     pub failures: u64,
     /// Whether clocks are off.
     pub skewed: bool,
+    /// The key whose changes always fail; no key if it is none of them.
+    pub poison: usize,
+    /// Whether a poisoned change kills its process instead.
+    pub deadly: bool,
+}
+
+impl Default for Manner {
+    fn default() -> Self {
+        Self { millis: 20, failures: 0, skewed: false, poison: usize::MAX, deadly: false }
+    }
 }
 
 pub struct SimObserver {
@@ -53,6 +63,16 @@ impl Observer for SimObserver {
             self.world.ledger().begin(now, self.process, lease, epoch, change.lsn(), serial);
         }
         sim.sleep(sim.millis(0, self.manner.millis)).await;
+        if changes.iter().any(|change| facts(change).0 == self.manner.poison) {
+            if self.manner.deadly {
+                self.world.ledger().crashed(self.process);
+                let (sim, process) = (sim.clone(), self.process);
+                // From outside: a task cannot drop itself.
+                sim.clone().spawn(crate::executor::WORLD, Box::pin(async move { sim.kill(process) }));
+                std::future::pending::<()>().await;
+            }
+            return Err("poison".into());
+        }
         if sim.chance(self.manner.failures) {
             return Err("not this time".into());
         }
@@ -74,6 +94,10 @@ pub struct SimHost {
     pub name: String,
     pub process: Process,
     stop: mpsc::Sender<Duration>,
+    /// Set when it has joined.
+    pub started: watch::Receiver<bool>,
+    /// What it has complained about.
+    pub alarms: Arc<Mutex<Vec<String>>>,
     /// Set when it has ended.
     pub ended: watch::Receiver<Option<Report>>,
 }
@@ -104,6 +128,9 @@ pub fn options(name: &str) -> Options {
 pub fn start(world: &Arc<World>, process: Process, options: Options, manner: Manner) -> SimHost {
     let (stop, mut stops) = mpsc::channel::<Duration>(1);
     let (ended_in, ended) = watch::channel(None);
+    let (started_in, started) = watch::channel(false);
+    let alarms: Arc<Mutex<Vec<String>>> = Arc::default();
+    let heard = Arc::clone(&alarms);
     let name = options.instance_name.clone();
     let env = Arc::new(SimEnv::new(&world.sim, process, manner.skewed));
     let (feed_world, store_world, handler_world) =
@@ -123,6 +150,9 @@ pub fn start(world: &Arc<World>, process: Process, options: Options, manner: Man
         .env(env)
         .monitor(Arc::new(move |event: &Event| {
             traced.trace(|| format!("p{process} {event:?}"));
+            if let Event::Alarm { message, .. } = event {
+                heard.lock().expect("alarms").push(message.clone());
+            }
         }))
         .observer(move || SimObserver { world: Arc::clone(&handler_world), process, manner })
         .build();
@@ -133,6 +163,7 @@ pub fn start(world: &Arc<World>, process: Process, options: Options, manner: Man
             ended_in.send_replace(Some(report));
             return;
         }
+        started_in.send_replace(true);
         let report = tokio::select! {
             biased;
             Some(within) = stops.recv() => processor.stop(within).await,
@@ -141,5 +172,5 @@ pub fn start(world: &Arc<World>, process: Process, options: Options, manner: Man
         ended_in.send_replace(Some(report));
     };
     world.sim.spawn(process, Box::pin(work));
-    SimHost { name, process, stop, ended }
+    SimHost { name, process, stop, started, alarms, ended }
 }

@@ -31,6 +31,9 @@ pub struct Ledger {
     /// Where each tenure's lease stood when its epoch began.
     began_at: BTreeMap<(String, u64), u64>,
     pub moves: u64,
+    /// When each process was called first and last for a lease.
+    pub first_call: BTreeMap<(Process, String), Duration>,
+    pub last_call: BTreeMap<(Process, String), Duration>,
     bootstrapped: bool,
     /// Peers of another library are about, whose rules are weaker.
     pub has_peers: bool,
@@ -63,6 +66,7 @@ impl Ledger {
     ) {
         match names().sort(id) {
             Sort::Info => self.bootstrapped = true,
+            Sort::Other if id.contains(".dead.") => self.posted(after),
             Sort::Lease => {
                 let read = |body: &Map<String, Value>| document::read(body, None).ok();
                 let before = before.as_ref().and_then(read);
@@ -81,6 +85,12 @@ impl Ledger {
             }
             _ => {}
         }
+    }
+
+    /// A dead letter: its change is taken care of.
+    fn posted(&mut self, letter: Option<&Map<String, Value>>) {
+        let serial = letter.and_then(|letter| letter.get("item")?.get("id")?.as_str()?.parse().ok());
+        self.acked.extend::<Option<u64>>(serial);
     }
 
     fn check_owner(&mut self, now: Duration, before: &Lease, after: &Lease) {
@@ -160,6 +170,8 @@ impl Ledger {
     /// A handler was called.
     pub fn begin(&mut self, now: Duration, process: Process, lease: &str, epoch: u64, lsn: u64, serial: u64) {
         *self.begun.entry(serial).or_default() += 1;
+        self.last_call.insert((process, lease.to_owned()), now);
+        self.first_call.entry((process, lease.to_owned())).or_insert(now);
         let seat = (process, lease.to_owned(), epoch);
         if !self.open.contains(&seat) {
             self.wrong(now, 9, format!("{seat:?} was called though it is not open"));
@@ -187,6 +199,7 @@ impl Ledger {
         }
     }
 
+    /// A process ended without warning: its observers are not closed.
     pub fn crashed(&mut self, process: Process) {
         self.open.retain(|(each, _, _)| *each != process);
     }

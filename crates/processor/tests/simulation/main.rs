@@ -3,6 +3,7 @@
 //! `SIM_SEEDS=10000 cargo test -p astrarium-processor --test simulation -- seeds` is the long run;
 //! `SIM_SEED=n` replays one.
 
+mod cases;
 mod chaos;
 mod dotnet;
 mod executor;

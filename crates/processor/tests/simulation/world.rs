@@ -46,6 +46,12 @@ pub struct Data {
     pub feed_faults: u64,
     pub read_only: bool,
     pub slow: bool,
+    /// Deletes are refused.
+    pub keeps_all: bool,
+    /// Dead letters are not taken.
+    pub no_letters: bool,
+    /// Requests to the lease container, by process.
+    pub requests: BTreeMap<Process, u64>,
 }
 
 pub struct World {
@@ -184,6 +190,7 @@ impl SimStore {
         let world = Arc::clone(&self.world);
         let (answer, result) = oneshot::channel();
         let process = self.process;
+        *world.data().requests.entry(process).or_default() += 1;
         let travel = async move {
             world.sim.sleep(world.delay()).await;
             let (cut, faults, read_only) = {
@@ -235,6 +242,9 @@ impl World {
     fn put(&self, body: Map<String, Value>, condition: Option<&str>) -> Result<String, StoreError> {
         let id = id_of(&body);
         let mut data = self.data();
+        if data.no_letters && id.contains(".dead.") {
+            return Err(StoreError::Unknown("503".into()));
+        }
         let before = data.documents.get(&id).cloned();
         match (&before, condition) {
             (Some(_), None) => return Err(StoreError::Exists),
@@ -257,6 +267,9 @@ impl World {
 
     fn remove(&self, id: &str, etag: &str) -> Result<(), StoreError> {
         let mut data = self.data();
+        if data.keeps_all {
+            return Err(StoreError::Refused { status: 403, message: "no deletes".into() });
+        }
         match data.documents.get(id) {
             None => return Err(StoreError::Missing),
             Some((_, version)) if version.to_string() != etag => return Err(StoreError::Changed),

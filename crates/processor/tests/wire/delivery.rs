@@ -182,7 +182,7 @@ async fn manual_checkpoint_split() {
         .unwrap();
     processor.start().await.unwrap();
     for n in 0..3 {
-        home.put(&format!("x{n}"), "k").await;
+        home.put(&format!("x{n}"), &format!("k{n}")).await;
     }
     let mut pages = Vec::new();
     while pages.len() < 3 {

@@ -6,5 +6,6 @@ mod delivery;
 mod failures;
 mod fleet;
 mod layout;
+mod processes;
 mod start;
 mod support;

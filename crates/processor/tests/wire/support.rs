@@ -37,6 +37,7 @@ pub fn binary() -> PathBuf {
 /// A server with a monitored container `d/c`, leases in `d/leases` and dead letters in `d/dead`.
 pub struct Home {
     pub server: Server,
+    /// A folder that goes when the test does.
     pub scratch: Scratch,
     pub site: Site,
     pub container: Container,
