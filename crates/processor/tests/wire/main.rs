@@ -7,5 +7,6 @@ mod failures;
 mod fleet;
 mod layout;
 mod processes;
+mod recipes;
 mod start;
 mod support;
