@@ -31,7 +31,8 @@ struct Bench {
 
 impl Bench {
     async fn new(ranges: u32) -> Anything<Self> {
-        let binary: PathBuf = std::env::var_os("ASTRARIUM_BIN").ok_or("ASTRARIUM_BIN is not set")?.into();
+        let binary: PathBuf =
+            std::env::var_os("ASTRARIUM_BIN").ok_or("ASTRARIUM_BIN is not set")?.into();
         let scratch = Scratch::new("processor-bench")?;
         let settings = ["--log-level", "error"];
         let server = Server::start(&binary, scratch.path(), &settings)?;
@@ -40,8 +41,10 @@ impl Bench {
         let handle = site.handle()?;
         handle.client().ensure_database("b", Throughput::Unsaid).await?;
         let database = handle.client().database("b");
-        let source = database.ensure_container("source", "/pk", Throughput::Manual(ranges * 10_000)).await?;
-        let leases = database.ensure_container("leases", "/id", Throughput::Manual(100_000)).await?;
+        let source =
+            database.ensure_container("source", "/pk", Throughput::Manual(ranges * 10_000)).await?;
+        let leases =
+            database.ensure_container("leases", "/id", Throughput::Manual(100_000)).await?;
         Ok(Self { site, source, leases, _server: server, _scratch: scratch })
     }
 
@@ -54,7 +57,12 @@ impl Bench {
         }
     }
 
-    async fn host(&self, options: Options, handled: &Arc<AtomicU64>, work: Duration) -> Anything<Processor> {
+    async fn host(
+        &self,
+        options: Options,
+        handled: &Arc<AtomicU64>,
+        work: Duration,
+    ) -> Anything<Processor> {
         let handled = Arc::clone(handled);
         let mut processor = Builder::connect(&self.site, &self.site.beside("b", "leases"))
             .await?

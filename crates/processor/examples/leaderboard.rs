@@ -19,7 +19,11 @@ struct Score {
 }
 
 /// A running processor that keeps `leaders` (partitioned by `/id`, the player) from `scores`.
-pub async fn keep(scores: &Site, leaders: Container, leases: &Site) -> Result<Processor, HandlerError> {
+pub async fn keep(
+    scores: &Site,
+    leaders: Container,
+    leases: &Site,
+) -> Result<Processor, HandlerError> {
     let options = Options {
         instance_name: format!("leaderboard-{}", std::process::id()),
         lease_prefix: "leaderboard".into(),

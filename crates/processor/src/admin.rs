@@ -151,9 +151,10 @@ impl Fleet {
         let text = start.to_string();
         let ordered = self
             .order(|control| {
-                let same = control.seek.as_ref().is_some_and(|seek| {
-                    seek.start == text && seek.tokens == tokens
-                });
+                let same = control
+                    .seek
+                    .as_ref()
+                    .is_some_and(|seek| seek.start == text && seek.tokens == tokens);
                 if !same {
                     control.seeks += 1;
                     let (serial, start) = (control.seeks, text.clone());
@@ -236,7 +237,10 @@ impl Fleet {
             return Ok(start.clone());
         }
         let range = crate::cut::holder(lease, ranges).ok_or_else(|| {
-            AdminError::Refused(format!("the range of lease {} was just split: try again", lease.token))
+            AdminError::Refused(format!(
+                "the range of lease {} was just split: try again",
+                lease.token
+            ))
         })?;
         let ask = crate::feed::Ask {
             range: range.id.clone(),
@@ -254,7 +258,8 @@ impl Fleet {
     pub async fn reset(&self) -> Result<usize, AdminError> {
         let view = self.view().await?;
         let now = self.env.now();
-        let live = view.live_leases().find(|lease| view.life(lease, now) == crate::host::Life::Live);
+        let live =
+            view.live_leases().find(|lease| view.life(lease, now) == crate::host::Life::Live);
         if let Some(lease) = live {
             return Err(AdminError::Refused(format!(
                 "lease {} is owned by {}: stop the fleet first, or use seek",

@@ -49,7 +49,8 @@ pub async fn estimate(feed: &dyn Feed, lease: &Lease, ranges: &[KeyRange], wall:
     }
     for range in parts {
         let inner = span.as_ref().and_then(|span| span.intersection(&range.span));
-        let whole = lease.kind == Kind::Range && inner.as_ref().is_none_or(|part| *part == range.span);
+        let whole =
+            lease.kind == Kind::Range && inner.as_ref().is_none_or(|part| *part == range.span);
         let ask = Ask {
             range: range.id.clone(),
             span: if whole { None } else { inner },
@@ -120,7 +121,11 @@ mod tests {
 
     fn page(item: Option<&str>, newest: u64) -> Result<FeedPage, FeedError> {
         let items = item.map(|text| bytes::Bytes::copy_from_slice(text.as_bytes()));
-        Ok(FeedPage { items: items.into_iter().collect(), newest: Some(newest), ..FeedPage::default() })
+        Ok(FeedPage {
+            items: items.into_iter().collect(),
+            newest: Some(newest),
+            ..FeedPage::default()
+        })
     }
 
     async fn check(feed: Fixed, per_commit: &str, ranges: &[KeyRange], expected: &str) {
@@ -129,7 +134,13 @@ mod tests {
         let mut lease = crate::lease::document::read(&body, None).expect("a lease");
         lease.set(extra::ITEMS_PER_COMMIT, per_commit);
         let found = estimate(&feed, &lease, ranges, 1060).await;
-        let text = format!("{:?} {:?} {:?} {}", found.commits, found.items, found.seconds, found.error.is_some());
+        let text = format!(
+            "{:?} {:?} {:?} {}",
+            found.commits,
+            found.items,
+            found.seconds,
+            found.error.is_some()
+        );
         assert_eq!(text, expected);
     }
 
@@ -141,13 +152,15 @@ mod tests {
         check(fixed(page(None, 5)), "1", &whole, "Some(0) Some(0) Some(0.0) false").await;
         check(fixed(page(Some(item), 9)), "1", &whole, "Some(4) Some(4) Some(60.0) false").await;
         // Bulks of a hundred items per commit.
-        check(fixed(page(Some(item), 9)), "100", &whole, "Some(4) Some(400) Some(60.0) false").await;
+        check(fixed(page(Some(item), 9)), "100", &whole, "Some(4) Some(400) Some(60.0) false")
+            .await;
         // A service whose newest commit is older than what it has just returned.
         check(fixed(page(Some(item), 3)), "1", &whole, "Some(1) Some(1) Some(60.0) false").await;
         check(fixed(Err(FeedError::Gone)), "1", &whole, "None None None true").await;
         check(fixed(page(None, 5)), "1", &[], "None None None true").await;
         let lag = Some(Lag { newest: 90, position: 41, items: 12, seconds: 3.2 });
-        check(Fixed { page: page(None, 0), lag }, "1", &whole, "Some(49) Some(12) Some(3.2) false").await;
+        check(Fixed { page: page(None, 0), lag }, "1", &whole, "Some(49) Some(12) Some(3.2) false")
+            .await;
         // Split, but nobody has noticed yet: the sum of the children.
         let halves: Vec<KeyRange> = Span::whole()
             .pieces(2)

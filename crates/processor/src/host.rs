@@ -33,6 +33,8 @@ const AUDIT_INTERVAL: Duration = Duration::from_secs(60);
 const HOLE_FINDINGS: u32 = 3;
 /// A lease that could not be worked on is left alone for so long.
 const REST: Duration = Duration::from_secs(10);
+/// How long a host that leaves waits for its farewell to arrive before it gives leases away.
+const FAREWELL_WAIT: Duration = Duration::from_secs(1);
 /// How often per expiration interval the plan is made when nothing is heard.
 const PLANS_PER_EXPIRATION: u32 = 10;
 /// Longest wait for a change in the lease container.
@@ -105,6 +107,9 @@ pub(crate) struct Host {
     is_stale: bool,
     plan_at: Duration,
     stop: Option<Stop>,
+    /// Until when leases are kept though we leave: others must know first, or they would level
+    /// the fleet by giving us theirs.
+    keep_until: Duration,
     error: Option<String>,
 }
 
@@ -147,6 +152,7 @@ impl Host {
             is_stale: true,
             plan_at: now,
             stop: None,
+            keep_until: now,
             error: None,
         })
     }
@@ -186,7 +192,8 @@ impl Host {
     fn take_in(&mut self, happened: Happened) {
         let now = self.shared.env.now();
         // Checkpoints and heartbeats of others are most of what is heard, and change nothing.
-        self.is_stale |= !matches!(happened, Happened::Time | Happened::Stirred(_) | Happened::Audited(_));
+        self.is_stale |=
+            !matches!(happened, Happened::Time | Happened::Stirred(_) | Happened::Audited(_));
         match happened {
             Happened::Time => {}
             Happened::Told(told) => self.hear(told),
@@ -198,6 +205,7 @@ impl Host {
             }
             Happened::Stop(stop) => {
                 self.stop = Some(stop);
+                self.keep_until = now + FAREWELL_WAIT;
                 self.member.state = State::Leaving;
                 self.put_self();
                 self.beat_at = now;
@@ -246,6 +254,8 @@ impl Host {
                 self.beat_at = self.beat_at.max(now) + self.shared.options.beat_interval();
                 if member.state != self.member.state {
                     self.beat_at = now;
+                } else if self.stop.is_some() {
+                    self.keep_until = now;
                 }
             }
             Beaten::Replaced => {
@@ -327,6 +337,9 @@ impl Host {
             self.is_stale = false;
             // Others expire, and leases have rested, without telling.
             self.plan_at = now + self.shared.expiration() / PLANS_PER_EXPIRATION;
+            if self.keep_until > now {
+                self.plan_at = self.plan_at.min(self.keep_until);
+            }
             self.carry_out(now);
         }
     }
@@ -369,7 +382,7 @@ impl Host {
 
     fn place(&mut self, lease: &Lease, target: Option<&String>, me: &str, now: Duration) {
         if let Some(slot) = self.slots.get(&lease.id) {
-            let order = self.order(lease, target, me);
+            let order = self.order(lease, target, me, now);
             slot.orders.send_if_modified(|old| {
                 let changed = *old != order;
                 *old = order;
@@ -402,12 +415,13 @@ impl Host {
     }
 
     /// What the worker of a lease is told.
-    fn order(&self, lease: &Lease, target: Option<&String>, me: &str) -> Order {
+    fn order(&self, lease: &Lease, target: Option<&String>, me: &str, now: Duration) -> Order {
         let other = target.filter(|target| *target != me);
         if self.fleet.control.holds(&lease.token) {
             return Order::Release(CloseReason::Sought);
         }
-        if self.stop.is_some() || self.error.is_some() {
+        let leaves = self.stop.is_some() && now >= self.keep_until;
+        if leaves || self.error.is_some() {
             if !self.shared.options.rejoin_grace.is_zero() && self.error.is_none() {
                 return Order::Keep;
             }
@@ -417,6 +431,7 @@ impl Host {
             };
         }
         match other.map(|other| other.parse::<Owner>()) {
+            _ if self.stop.is_some() => Order::Work,
             Some(Ok(owner)) => Order::HandOver(owner),
             _ if target.is_none() => Order::Release(CloseReason::HandedOff),
             _ if self.fleet.control.paused => Order::Hold,

@@ -109,8 +109,7 @@ impl Site {
     /// The store in this container; refuses one that is partitioned by something else.
     pub async fn store(&self, role: &str) -> Result<HttpStore, ConnectError> {
         let container = self.open(Some(STORE_TIMEOUT))?;
-        let definition =
-            self.handle()?.read().await.map_err(|error| self.wrong(role, error))?;
+        let definition = self.handle()?.read().await.map_err(|error| self.wrong(role, error))?;
         HttpStore::new(container, &definition.key_paths).ok_or_else(|| {
             ConnectError::Unfit(format!(
                 "{role} {} is partitioned by {}; it must be by /id or /partitionKey",

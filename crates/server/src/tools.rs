@@ -73,9 +73,31 @@ pub fn run(words: &[String]) -> Result<(), String> {
 
 const FLAGS: &[&str] = &["insecure", "all-versions", "watch", "json", "dry-run", "until-caught-up"];
 const NAMES: &[&str] = &[
-    "endpoint", "key", "connection-string", "database", "container", "leases", "leases-database",
-    "dead-letters", "name", "exec", "post", "instance", "from", "lanes", "max-items", "on-failure",
-    "attempts", "renew", "acquire", "expire", "poll", "rejoin", "to", "lease", "to-database",
+    "endpoint",
+    "key",
+    "connection-string",
+    "database",
+    "container",
+    "leases",
+    "leases-database",
+    "dead-letters",
+    "name",
+    "exec",
+    "post",
+    "instance",
+    "from",
+    "lanes",
+    "max-items",
+    "on-failure",
+    "attempts",
+    "renew",
+    "acquire",
+    "expire",
+    "poll",
+    "rejoin",
+    "to",
+    "lease",
+    "to-database",
     "to-container",
 ];
 
@@ -88,9 +110,11 @@ fn split<'a>(words: &'a [&'a str]) -> Result<(&'a str, &'a [&'a str]), String> {
         ["processor", "deadletter", "redrive", rest @ ..] => Ok(("deadletter redrive", rest)),
         ["processor", "leases", "export", rest @ ..] => Ok(("leases export", rest)),
         ["processor", "leases", "import", rest @ ..] => Ok(("leases import", rest)),
-        ["processor", word @ ("run" | "status" | "pause" | "resume" | "seek" | "reset"), rest @ ..] => {
-            Ok((word, rest))
-        }
+        [
+            "processor",
+            word @ ("run" | "status" | "pause" | "resume" | "seek" | "reset"),
+            rest @ ..,
+        ] => Ok((word, rest)),
         [_, word, ..] => Err(format!("'{word}' is no command of the processor\n\n{HELP}")),
         _ => Err(HELP.to_owned()),
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use client::{
-    ChangeFeedOptions, Container, ItemOptions, Kind, PartitionKey, Query, QueryOptions, ReadOptions,
-    Typed,
+    ChangeFeedOptions, Container, ItemOptions, Kind, PartitionKey, Query, QueryOptions,
+    ReadOptions, Typed,
 };
 use serde_json::{Map, Value};
 

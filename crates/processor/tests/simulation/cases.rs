@@ -17,6 +17,8 @@ use crate::world::World;
 const E: Duration = Duration::from_secs(15);
 const SECOND: Duration = Duration::from_secs(1);
 const KEYS: usize = 64;
+/// How often is looked whether something holds.
+const LOOK: Duration = Duration::from_millis(20);
 
 struct Room {
     sim: Sim,
@@ -66,8 +68,11 @@ impl Room {
     /// Runs until something holds. Returns how long it took.
     fn until(&self, what: &str, limit: Duration, holds: impl Fn() -> bool) -> Duration {
         let began = self.sim.now();
-        self.sim.run_until(began + limit, &holds);
-        assert!(holds(), "{what}: not within {limit:?}");
+        while !holds() {
+            let took = self.sim.now() - began;
+            assert!(took < limit, "{what}: not within {limit:?}");
+            self.run(LOOK.min(limit - took));
+        }
         self.sim.now() - began
     }
 
@@ -117,7 +122,9 @@ fn four_of_hundred() -> Room {
     for name in ["a", "b", "c", "d"] {
         room.join(name);
     }
-    room.until("balanced", 30 * SECOND, || room.owners().values().all(|count| *count == 25) && room.owners().len() == 4);
+    room.until("balanced", 30 * SECOND, || {
+        room.owners().values().all(|count| *count == 25) && room.owners().len() == 4
+    });
     room.run(2 * SECOND);
     room
 }
@@ -129,7 +136,9 @@ fn bootstrap_race() {
     for n in 0..10 {
         room.join(&format!("h{n}"));
     }
-    room.until("all have joined", 2 * SECOND, || room.hosts.iter().all(|host| *host.started.borrow()));
+    room.until("all have joined", 2 * SECOND, || {
+        room.hosts.iter().all(|host| *host.started.borrow())
+    });
     room.run(5 * SECOND);
     assert_eq!(room.leases().len(), 4);
     room.check();
@@ -201,10 +210,14 @@ fn rolling_restart_static() {
     for name in ["a", "b", "c", "d"] {
         room.join_with(named(name));
     }
-    room.until("balanced", 30 * SECOND, || room.owners().values().all(|count| *count == 2) && room.owners().len() == 4);
+    room.until("balanced", 30 * SECOND, || {
+        room.owners().values().all(|count| *count == 2) && room.owners().len() == 4
+    });
     room.load(50, 60 * SECOND);
     let owners = |room: &Room| -> Vec<String> {
-        let name = |lease: &Lease| lease.owner.as_deref().and_then(|o| o.split('~').next()).unwrap_or("").to_owned();
+        let name = |lease: &Lease| {
+            lease.owner.as_deref().and_then(|o| o.split('~').next()).unwrap_or("").to_owned()
+        };
         room.leases().iter().map(name).collect()
     };
     let before = owners(&room);
@@ -388,8 +401,8 @@ fn poison_counter_survives_crash() {
         room.world.write(key, 1);
     }
     for life in 0..12 {
-        let process =
-            room.join_with(Options { error_policy: policy.clone(), ..options(&format!("h{life}")) });
+        let process = room
+            .join_with(Options { error_policy: policy.clone(), ..options(&format!("h{life}")) });
         room.sim.run_until(room.sim.now() + 60 * SECOND, || {
             room.sim.is_dead(process) || room.all_done()
         });

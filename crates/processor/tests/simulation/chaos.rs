@@ -65,7 +65,13 @@ pub fn run(kind: Kind, seed: u64) -> Vec<String> {
 pub fn story(kind: Kind, seed: u64) -> String {
     let (world, _, _) = play(kind, seed);
     let ledger = world.ledger();
-    format!("{} {} {} {:?}", world.data().history.len(), ledger.moves, ledger.duplicates(), world.sim.random())
+    format!(
+        "{} {} {} {:?}",
+        world.data().history.len(),
+        ledger.moves,
+        ledger.duplicates(),
+        world.sim.random()
+    )
 }
 
 fn play(kind: Kind, seed: u64) -> (Arc<World>, Arc<Script>, Duration) {
@@ -152,7 +158,11 @@ impl Script {
 
     fn one(&self) -> Option<(String, Process)> {
         let live = self.live();
-        if live.is_empty() { None } else { Some(live[self.sim().below(live.len() as u64) as usize].clone()) }
+        if live.is_empty() {
+            None
+        } else {
+            Some(live[self.sim().below(live.len() as u64) as usize].clone())
+        }
     }
 
     fn leave(&self) {
@@ -217,7 +227,9 @@ impl Script {
         match self.sim().below(5) {
             0 if self.live().len() < 6 => self.join(),
             1 => self.leave(),
-            2 if self.world.data().ranges.len() < 10 => self.world.split(self.sim().below(100) as usize),
+            2 if self.world.data().ranges.len() < 10 => {
+                self.world.split(self.sim().below(100) as usize)
+            }
             3 => self.world.merge(self.sim().below(100) as usize),
             _ => {}
         }

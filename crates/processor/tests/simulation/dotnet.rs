@@ -81,7 +81,8 @@ impl Peer {
     async fn leases(&self) -> Option<Vec<Lease>> {
         let documents = self.store.list(&names().all()).await.ok()?;
         let leases = documents.iter().filter(|document| names().sort(&document.id) == Sort::Lease);
-        let read = |stored: &processor::Stored| document::read(&stored.body, Some(&stored.etag)).ok();
+        let read =
+            |stored: &processor::Stored| document::read(&stored.body, Some(&stored.etag)).ok();
         Some(leases.filter_map(read).collect())
     }
 
@@ -151,8 +152,10 @@ impl Peer {
         let (worker, renewer) = (Arc::clone(self), Arc::clone(self));
         let (worked, renewed) = (id.clone(), id.clone());
         let sim = &self.world.sim;
-        let working = sim.spawn(self.process, Box::pin(async move { worker.process(worked).await }));
-        let renewing = sim.spawn(self.process, Box::pin(async move { renewer.renew(renewed).await }));
+        let working =
+            sim.spawn(self.process, Box::pin(async move { worker.process(worked).await }));
+        let renewing =
+            sim.spawn(self.process, Box::pin(async move { renewer.renew(renewed).await }));
         self.working.lock().expect("working").insert(id, vec![working, renewing]);
     }
 
@@ -164,7 +167,9 @@ impl Peer {
                 Err(StoreError::Missing) => return false,
                 Err(_) => continue,
             };
-            let Ok(mut lease) = document::read(&stored.body, Some(&stored.etag)) else { return false };
+            let Ok(mut lease) = document::read(&stored.body, Some(&stored.etag)) else {
+                return false;
+            };
             if lease.owner.as_deref() != Some(&self.name) {
                 return false;
             }

@@ -129,8 +129,12 @@ impl Sim {
         let mut gone = Vec::new();
         let mut inner = self.inner.lock().expect("inner");
         inner.dead.insert(process);
-        let ids: Vec<u64> =
-            inner.tasks.iter().filter(|(_, slot)| slot.process == process).map(|(id, _)| *id).collect();
+        let ids: Vec<u64> = inner
+            .tasks
+            .iter()
+            .filter(|(_, slot)| slot.process == process)
+            .map(|(id, _)| *id)
+            .collect();
         for id in ids {
             gone.extend(inner.tasks.remove(&id));
         }

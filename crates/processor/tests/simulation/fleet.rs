@@ -59,7 +59,9 @@ impl Observer for SimObserver {
         for change in changes {
             let (_, serial) = facts(change);
             let now = sim.now();
-            self.world.trace(|| format!("p{} {lease}/{epoch} begins {serial} lsn {}", self.process, change.lsn()));
+            self.world.trace(|| {
+                format!("p{} {lease}/{epoch} begins {serial} lsn {}", self.process, change.lsn())
+            });
             self.world.ledger().begin(now, self.process, lease, epoch, change.lsn(), serial);
         }
         sim.sleep(sim.millis(0, self.manner.millis)).await;
@@ -68,7 +70,8 @@ impl Observer for SimObserver {
                 self.world.ledger().crashed(self.process);
                 let (sim, process) = (sim.clone(), self.process);
                 // From outside: a task cannot drop itself.
-                sim.clone().spawn(crate::executor::WORLD, Box::pin(async move { sim.kill(process) }));
+                sim.clone()
+                    .spawn(crate::executor::WORLD, Box::pin(async move { sim.kill(process) }));
                 std::future::pending::<()>().await;
             }
             return Err("poison".into());

@@ -74,7 +74,15 @@ impl Ledger {
                 if let (Some(before), Some(after)) = (&before, &after) {
                     self.check_owner(now, before, after);
                     if etag_lsn(after) < etag_lsn(before) && !self.seeking {
-                        self.wrong(now, 5, format!("{id} went back from {} to {}", etag_lsn(before), etag_lsn(after)));
+                        self.wrong(
+                            now,
+                            5,
+                            format!(
+                                "{id} went back from {} to {}",
+                                etag_lsn(before),
+                                etag_lsn(after)
+                            ),
+                        );
                     }
                 }
                 if let Some(after) = &after {
@@ -89,7 +97,8 @@ impl Ledger {
 
     /// A dead letter: its change is taken care of.
     fn posted(&mut self, letter: Option<&Map<String, Value>>) {
-        let serial = letter.and_then(|letter| letter.get("item")?.get("id")?.as_str()?.parse().ok());
+        let serial =
+            letter.and_then(|letter| letter.get("item")?.get("id")?.as_str()?.parse().ok());
         self.acked.extend::<Option<u64>>(serial);
     }
 
@@ -100,7 +109,11 @@ impl Ledger {
         self.moves += u64::from(after.owner.is_some());
         let ours = after.owner.as_ref().is_some_and(|owner| owner.parse::<Owner>().is_ok());
         if ours && after.epoch() <= before.epoch() && !self.has_peers {
-            self.wrong(now, 1, format!("{} changed hands within epoch {}", after.id, after.epoch()));
+            self.wrong(
+                now,
+                1,
+                format!("{} changed hands within epoch {}", after.id, after.epoch()),
+            );
         }
     }
 
@@ -129,7 +142,8 @@ impl Ledger {
         let recent = data.log[..until].iter().rev().take(200);
         let missing = recent.filter(inside).find(|change| !self.acked.contains(&change.serial));
         if let Some(missing) = missing {
-            let text = format!("{} is at {end}, but change {missing:?} was not acknowledged", lease.id);
+            let text =
+                format!("{} is at {end}, but change {missing:?} was not acknowledged", lease.id);
             self.wrong(now, 2, text);
         }
     }
@@ -160,7 +174,14 @@ impl Ledger {
     }
 
     /// An observer was closed.
-    pub fn closed(&mut self, now: Duration, process: Process, lease: &str, epoch: u64, _reason: CloseReason) {
+    pub fn closed(
+        &mut self,
+        now: Duration,
+        process: Process,
+        lease: &str,
+        epoch: u64,
+        _reason: CloseReason,
+    ) {
         let seat = (process, lease.to_owned(), epoch);
         if !self.open.remove(&seat) || !self.closed.insert(seat.clone()) {
             self.wrong(now, 9, format!("{seat:?} was closed without being open"));
@@ -168,7 +189,15 @@ impl Ledger {
     }
 
     /// A handler was called.
-    pub fn begin(&mut self, now: Duration, process: Process, lease: &str, epoch: u64, lsn: u64, serial: u64) {
+    pub fn begin(
+        &mut self,
+        now: Duration,
+        process: Process,
+        lease: &str,
+        epoch: u64,
+        lsn: u64,
+        serial: u64,
+    ) {
         *self.begun.entry(serial).or_default() += 1;
         self.last_call.insert((process, lease.to_owned()), now);
         self.first_call.entry((process, lease.to_owned())).or_insert(now);
@@ -178,12 +207,24 @@ impl Ledger {
         }
         let id = names().lease(lease);
         if let Some(began) = self.began_at.get(&(id, epoch)).filter(|began| lsn <= **began) {
-            self.wrong(now, 7, format!("change {lsn} came again in a tenure of {lease} that began at {began}"));
+            self.wrong(
+                now,
+                7,
+                format!("change {lsn} came again in a tenure of {lease} that began at {began}"),
+            );
         }
     }
 
     /// A handler has returned.
-    pub fn acked(&mut self, now: Duration, process: Process, lease: &str, epoch: u64, key: usize, serial: u64) {
+    pub fn acked(
+        &mut self,
+        now: Duration,
+        process: Process,
+        lease: &str,
+        epoch: u64,
+        key: usize,
+        serial: u64,
+    ) {
         if self.acked.insert(serial) {
             let last = self.last_first_ack.entry(key).or_default();
             let before = std::mem::replace(last, serial);
@@ -195,7 +236,11 @@ impl Ledger {
         let last = self.last_ack.entry((seat, key)).or_default();
         let before = std::mem::replace(last, serial);
         if serial <= before {
-            self.wrong(now, 3, format!("key {key}: within one tenure {serial} came after {before}"));
+            self.wrong(
+                now,
+                3,
+                format!("key {key}: within one tenure {serial} came after {before}"),
+            );
         }
     }
 
@@ -210,20 +255,32 @@ impl Ledger {
     }
 
     /// After the last fault and some time: everything is owned, spread and done.
-    pub fn check_rest(&mut self, now: Duration, data: &Data, keys: &[String], hosts: &[String], strict: bool) {
+    pub fn check_rest(
+        &mut self,
+        now: Duration,
+        data: &Data,
+        keys: &[String],
+        hosts: &[String],
+        strict: bool,
+    ) {
         let leases = Self::live(data);
         let mut spans: Vec<_> = leases.iter().filter_map(|lease| lease.span.clone()).collect();
         spans.sort();
         if spans.windows(2).any(|pair| pair[0].max != pair[1].min) || !holes(&spans).is_empty() {
             self.wrong(now, 4, format!("leases do not tile: {spans:?}"));
         }
-        let mut counts: BTreeMap<String, usize> = hosts.iter().map(|host| (host.clone(), 0)).collect();
+        let mut counts: BTreeMap<String, usize> =
+            hosts.iter().map(|host| (host.clone(), 0)).collect();
         for lease in &leases {
             let owner = lease.owner.clone().unwrap_or_default();
             let name = owner.parse::<Owner>().map_or(owner, |owner| owner.name);
             match counts.get_mut(&name) {
                 Some(count) => *count += 1,
-                None => self.wrong(now, 8, format!("{} belongs to '{name}', which does not run", lease.id)),
+                None => self.wrong(
+                    now,
+                    8,
+                    format!("{} belongs to '{name}', which does not run", lease.id),
+                ),
             }
         }
         let spread = counts.values().max().unwrap_or(&0) - counts.values().min().unwrap_or(&0);

@@ -202,9 +202,7 @@ impl SimStore {
             }
             let outcome = match world.sim.below(1000) {
                 _ if read_only && writes => Err(StoreError::Throttled(Duration::from_millis(50))),
-                fault if fault * 2 < faults => {
-                    Err(StoreError::Throttled(world.sim.millis(1, 200)))
-                }
+                fault if fault * 2 < faults => Err(StoreError::Throttled(world.sim.millis(1, 200))),
                 fault if fault < faults => Err(StoreError::Unknown("503".into())),
                 _ => operation(&world),
             };
@@ -259,7 +257,14 @@ impl World {
         data.documents.insert(id.clone(), (body.clone(), version));
         let now = self.sim.now();
         self.trace(|| format!("put {}", serde_json::Value::Object(body.clone())));
-        self.ledger().committed(now, &data, &self.keys, &id, before.map(|(body, _)| body), Some(&body));
+        self.ledger().committed(
+            now,
+            &data,
+            &self.keys,
+            &id,
+            before.map(|(body, _)| body),
+            Some(&body),
+        );
         drop(data);
         self.stirred.notify_waiters();
         Ok(version.to_string())
@@ -424,7 +429,13 @@ impl World {
             items.push(Bytes::from(item.to_string()));
         }
         let waited = ask.wait.is_some();
-        Some(FeedPage { items, continuation: format!("\"{last}\""), waited, newest: Some(data.lsn), headers: vec![] })
+        Some(FeedPage {
+            items,
+            continuation: format!("\"{last}\""),
+            waited,
+            newest: Some(data.lsn),
+            headers: vec![],
+        })
     }
 }
 

@@ -36,7 +36,10 @@ async fn two_hosts_count_and_graceful_handoff() {
     eventually("both have half of the leases", || async {
         let leases = home.lease_documents().await;
         let of = |name: &str| {
-            leases.iter().filter(|l| l["Owner"].as_str().is_some_and(|o| o.starts_with(name))).count()
+            leases
+                .iter()
+                .filter(|l| l["Owner"].as_str().is_some_and(|o| o.starts_with(name)))
+                .count()
         };
         of("a~") == 2 && of("b~") == 2
     })
@@ -166,7 +169,10 @@ async fn manual_checkpoint_split() {
     let home = Home::new(1).await;
     let (given, mut contexts) = mpsc::unbounded_channel::<(Context, Vec<u64>)>();
     let manual = Options {
-        checkpoint_frequency: CheckpointFrequency { explicit_checkpoint: true, ..Default::default() },
+        checkpoint_frequency: CheckpointFrequency {
+            explicit_checkpoint: true,
+            ..Default::default()
+        },
         max_item_count: Some(1),
         ..from_beginning("a")
     };

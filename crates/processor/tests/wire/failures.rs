@@ -61,10 +61,8 @@ async fn cfp2_134_poison_dead_letter() {
     home.fill("x", 20).await;
     let mut processor = home.start(with(OnFailure::DeadLetter), &sink).await;
     sink.until_count(19).await;
-    eventually("the letter is there", || async {
-        home.all_documents(&home.dead).await.len() == 1
-    })
-    .await;
+    eventually("the letter is there", || async { home.all_documents(&home.dead).await.len() == 1 })
+        .await;
     let letter = home.all_documents(&home.dead).await.remove(0);
     assert_eq!((&letter["item"]["id"], &letter["error"]), (&"x7".into(), &"poison".into()));
     assert!(letter["lsn"].as_u64().unwrap() > 0 && letter["attempts"] == 3, "{letter}");
@@ -72,7 +70,8 @@ async fn cfp2_134_poison_dead_letter() {
     poison.store(false, Ordering::SeqCst);
     assert_eq!(home.fleet().await.redrive(&[]).await.unwrap(), 1);
     sink.until_count(20).await;
-    eventually("the letter is gone", || async { home.all_documents(&home.dead).await.is_empty() }).await;
+    eventually("the letter is gone", || async { home.all_documents(&home.dead).await.is_empty() })
+        .await;
     processor.stop(STOP).await;
     assert_eq!(sink.ids().len(), 20);
 }
@@ -131,7 +130,10 @@ async fn a_handler_has_a_time_limit() {
     let mut processor = home
         .builder()
         .await
-        .options(Options { handler_timeout: Some(Duration::from_millis(50)), ..with(OnFailure::DeadLetter) })
+        .options(Options {
+            handler_timeout: Some(Duration::from_millis(50)),
+            ..with(OnFailure::DeadLetter)
+        })
         .handler(|_, _| async {
             std::future::pending::<()>().await;
             Ok(())

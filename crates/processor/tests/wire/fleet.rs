@@ -47,7 +47,8 @@ async fn net3_510_seek_and_replay() {
     home.fill("x", 20).await;
     sink.until_count(20).await;
     let epochs = |leases: &[Value]| -> u64 {
-        let epoch = |lease: &Value| lease["properties"]["cfx.epoch"].as_str().unwrap().parse::<u64>();
+        let epoch =
+            |lease: &Value| lease["properties"]["cfx.epoch"].as_str().unwrap().parse::<u64>();
         leases.iter().map(|lease| epoch(lease).unwrap()).min().unwrap()
     };
     let before = epochs(&home.lease_documents().await);
@@ -170,7 +171,8 @@ async fn java_import() {
 async fn duplicate_name_fenced() {
     let home = Home::new(1).await;
     let (first_sink, second_sink) = (Sink::new(), Sink::new());
-    let quick = || Options { lease_renew_interval: Duration::from_millis(300), ..from_beginning("same") };
+    let quick =
+        || Options { lease_renew_interval: Duration::from_millis(300), ..from_beginning("same") };
     let first = home.start(quick(), &first_sink).await;
     let mut second = home.start(quick(), &second_sink).await;
     let report = tokio::time::timeout(STOP, first.ended()).await.unwrap();

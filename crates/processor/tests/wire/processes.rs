@@ -19,7 +19,14 @@ impl Process {
         let file = file(home.scratch.path(), name);
         let command = format!("cat >> {}", file.display());
         let child = Command::new(binary())
-            .args(["processor", "run", "--endpoint", &home.server.endpoint, "--key", WELL_KNOWN_KEY])
+            .args([
+                "processor",
+                "run",
+                "--endpoint",
+                &home.server.endpoint,
+                "--key",
+                WELL_KNOWN_KEY,
+            ])
             .args(["--database", "d", "--container", "c", "--name", "test", "--instance", name])
             .args(["--from", "beginning", "--max-items", "5", "--exec", &command])
             .args(["--renew", "0.5", "--expire", "3", "--acquire", "0.5", "--poll", "0.2"])
@@ -96,7 +103,8 @@ async fn sigstop_beyond_the_lease() {
     first.signal("STOP");
     let second = Process::start(&home, "b");
     home.fill("y", 20).await;
-    eventually("the second has taken over", || async { handed(&home, &["a", "b"]).len() == 40 }).await;
+    eventually("the second has taken over", || async { handed(&home, &["a", "b"]).len() == 40 })
+        .await;
     let saved = || async {
         let lease = home.lease_documents().await.remove(0);
         lease["ContinuationToken"].as_str().unwrap().trim_matches('"').parse::<u64>().unwrap()

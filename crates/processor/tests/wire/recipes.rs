@@ -33,7 +33,8 @@ async fn replicate_into_another_partition_key() {
     let copy = database.ensure_container("copy", "/id", Throughput::Manual(10_000)).await.unwrap();
     home.fill("before", 30).await;
     let replicate = |home: &Home| {
-        let mut command = astrarium(home, &["replicate", "--to-container", "copy", "--until-caught-up"]);
+        let mut command =
+            astrarium(home, &["replicate", "--to-container", "copy", "--until-caught-up"]);
         command.output().unwrap()
     };
     let done = replicate(&home);
@@ -69,7 +70,8 @@ async fn call_an_http_api_on_each_change() {
                 }
             };
             let status = if call == 0 { "503 Busy" } else { "204 Done" };
-            let answer = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+            let answer =
+                format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
             stream.write_all(answer.as_bytes()).await.unwrap();
             let ids = body.lines().map(|line| {
                 let item: Value = serde_json::from_str(line).unwrap();
@@ -98,7 +100,8 @@ async fn leaderboard_kept_from_scores() {
     let leaders = database.ensure_container("leaders", "/id", Throughput::Unsaid).await.unwrap();
     let leases = home.site.beside("d", "leases");
     let mut processor = leaderboard::keep(&home.site, leaders.clone(), &leases).await.unwrap();
-    for (n, (player, points)) in [("ada", 3), ("bob", 9), ("ada", 7), ("bob", 2)].iter().enumerate() {
+    for (n, (player, points)) in [("ada", 3), ("bob", 9), ("ada", 7), ("bob", 2)].iter().enumerate()
+    {
         let score = json!({"id": n.to_string(), "pk": "s", "player": player, "points": points});
         home.container.create_item("s", score, Default::default()).await.unwrap();
     }
@@ -107,7 +110,9 @@ async fn leaderboard_kept_from_scores() {
             .all_documents(&leaders)
             .await
             .iter()
-            .map(|leader| (leader["id"].as_str().unwrap().to_owned(), leader["best"].as_u64().unwrap()))
+            .map(|leader| {
+                (leader["id"].as_str().unwrap().to_owned(), leader["best"].as_u64().unwrap())
+            })
             .collect();
         best.sort();
         best == [("ada".to_owned(), 7), ("bob".to_owned(), 9)]
@@ -146,7 +151,8 @@ async fn a_fleet_is_managed_from_the_terminal() {
     let say = |words: &[&str]| {
         let words = [&["processor"], words, &["--name", "test"]].concat();
         let done = astrarium(&home, &words).output().unwrap();
-        let (out, err) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+        let (out, err) =
+            (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
         (done.status.success(), format!("{out}{err}"))
     };
     let (worked, text) = say(&["status", "--json"]);

@@ -39,7 +39,10 @@ async fn cfp2_94_a_dead_bootstrap_is_taken_over() {
     let id = info["id"].as_str().unwrap();
     home.leases.delete_item(id, id, Default::default()).await.unwrap();
     let lock = id.replace(".info", ".lock");
-    home.leases.create_item(&*lock, json!({"id": lock, "ttl": 30}), Default::default()).await.unwrap();
+    home.leases
+        .create_item(&*lock, json!({"id": lock, "ttl": 30}), Default::default())
+        .await
+        .unwrap();
     let brief = Options {
         lease_renew_interval: Duration::from_millis(300),
         lease_expiration_interval: Duration::from_secs(1),
@@ -85,12 +88,11 @@ async fn net3_4342_offline_writes_not_lost() {
 async fn net3_2525_first_batch_failure() {
     let home = Home::new(1).await;
     let calls = std::sync::atomic::AtomicU32::new(0);
-    let sink = Sink::with(move |_, _| {
-        match calls.fetch_add(1, std::sync::atomic::Ordering::SeqCst) {
+    let sink =
+        Sink::with(move |_, _| match calls.fetch_add(1, std::sync::atomic::Ordering::SeqCst) {
             0 | 1 => Err("not yet".into()),
             _ => Ok(()),
-        }
-    });
+        });
     let mut processor = home.start(options("a"), &sink).await;
     home.put("first", "k").await;
     sink.until_count(1).await;

@@ -9,8 +9,8 @@ use client::{Container, Credential, ItemOptions, Throughput};
 use conformance::WELL_KNOWN_KEY;
 use conformance::server::{Scratch, Server};
 use processor::{
-    Builder, Change, CloseReason, Context, Event, Fleet, HandlerError, Observer, Options, Processor,
-    Site,
+    Builder, Change, CloseReason, Context, Event, Fleet, HandlerError, Observer, Options,
+    Processor, Site,
 };
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -216,7 +216,12 @@ impl Sink {
     pub async fn until(&self, what: &str, enough: impl Fn(&[Seen]) -> bool) {
         let mut seen = self.seen.subscribe();
         let waited = tokio::time::timeout(PATIENCE, seen.wait_for(|seen| enough(seen))).await;
-        assert!(waited.is_ok(), "{what}; seen: {:?}; alarms: {:?}", self.ids(), self.alarms.borrow());
+        assert!(
+            waited.is_ok(),
+            "{what}; seen: {:?}; alarms: {:?}",
+            self.ids(),
+            self.alarms.borrow()
+        );
     }
 
     /// Waits until an alarm says so.

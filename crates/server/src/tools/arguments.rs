@@ -57,7 +57,8 @@ impl Arguments {
 
     /// A number.
     pub fn number<N: FromStr>(&self, name: &str) -> Result<Option<N>, String> {
-        let parse = |text: &str| text.parse().map_err(|_| format!("--{name}: '{text}' is no number"));
+        let parse =
+            |text: &str| text.parse().map_err(|_| format!("--{name}: '{text}' is no number"));
         self.get(name).map(parse).transpose()
     }
 

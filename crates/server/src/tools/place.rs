@@ -26,9 +26,9 @@ fn account(arguments: &Arguments) -> Result<(String, String), String> {
     let text = text.ok_or("which account? --endpoint and --key, or --connection-string")?;
     let part = |name: &str| {
         let parts = text.split(';').filter_map(|part| part.split_once('='));
-        parts.map(|(name, value)| (name.trim(), value.trim())).find_map(|(each, value)| {
-            each.eq_ignore_ascii_case(name).then(|| value.to_owned())
-        })
+        parts
+            .map(|(name, value)| (name.trim(), value.trim()))
+            .find_map(|(each, value)| each.eq_ignore_ascii_case(name).then(|| value.to_owned()))
     };
     match (part("AccountEndpoint"), part("AccountKey")) {
         (Some(endpoint), Some(key)) => Ok((endpoint, key)),
@@ -46,8 +46,7 @@ pub async fn builder(arguments: &Arguments, site: &Site) -> Result<Builder, Stri
     let database = arguments.get("leases-database").or(arguments.get("database"));
     let database = database.unwrap_or_default();
     let leases = site.beside(database, arguments.get("leases").unwrap_or("leases"));
-    let mut builder =
-        Builder::connect(site, &leases).await.map_err(|error| error.to_string())?;
+    let mut builder = Builder::connect(site, &leases).await.map_err(|error| error.to_string())?;
     if let Some(name) = arguments.get("dead-letters") {
         let store = site.beside(database, name).store("the dead-letter container").await;
         builder = builder.dead_letters(Arc::new(store.map_err(|error| error.to_string())?));

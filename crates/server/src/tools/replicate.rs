@@ -40,7 +40,10 @@ pub async fn replicate(arguments: &Arguments) -> Result<(), String> {
     let fleet = builder.fleet();
     let mut processor = builder
         .monitor(Arc::new(|event: &processor::Event| {
-            if matches!(event, processor::Event::Alarm { .. } | processor::Event::HandlerFailed { .. }) {
+            if matches!(
+                event,
+                processor::Event::Alarm { .. } | processor::Event::HandlerFailed { .. }
+            ) {
                 run::tell(event);
             }
         }))
@@ -112,7 +115,9 @@ impl Copier {
             item = current.take();
         }
         let Value::Object(body) = &mut item else { return Ok(()) };
-        body.retain(|name, _| !matches!(name.as_str(), "_rid" | "_self" | "_etag" | "_attachments" | "_ts" | "_lsn"));
+        body.retain(|name, _| {
+            !matches!(name.as_str(), "_rid" | "_self" | "_etag" | "_attachments" | "_ts" | "_lsn")
+        });
         let value = |path: &String| {
             let parts = path.trim_start_matches('/').split('/');
             let found = parts.fold(Some(&item), |value, part| value?.get(part.trim_matches('"')));

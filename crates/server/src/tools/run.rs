@@ -105,7 +105,11 @@ pub fn options(arguments: &Arguments) -> Result<Options, String> {
         Some("park") => OnFailure::ParkKey,
         Some("dead-letter") => OnFailure::DeadLetter,
         Some("stop") => OnFailure::Stop,
-        Some(other) => return Err(format!("--on-failure: '{other}' is none of block, park, dead-letter, stop")),
+        Some(other) => {
+            return Err(format!(
+                "--on-failure: '{other}' is none of block, park, dead-letter, stop"
+            ));
+        }
     };
     let attempts = arguments.number("attempts")?.unwrap_or(3);
     options.error_policy = ErrorPolicy { attempts, then, ..ErrorPolicy::default() };

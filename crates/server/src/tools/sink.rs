@@ -35,7 +35,9 @@ impl Sink {
         let uri: Uri = url.parse().map_err(|error| format!("--post {url}: {error}"))?;
         match uri.scheme_str() {
             Some("http") if uri.authority().is_some() => Ok(Self::Post(uri)),
-            _ => Err(format!("--post {url}: only http:// is spoken; put a proxy before https endpoints")),
+            _ => Err(format!(
+                "--post {url}: only http:// is spoken; put a proxy before https endpoints"
+            )),
         }
     }
 
@@ -85,8 +87,7 @@ async fn pipe(line: &str, context: &Context, lines: &[u8]) -> Result<(), String>
 
 async fn post(uri: &Uri, context: &Context, lines: Bytes) -> Result<(), String> {
     let authority = uri.authority().map(ToString::to_string).unwrap_or_default();
-    let address =
-        if uri.port().is_some() { authority.clone() } else { format!("{authority}:80") };
+    let address = if uri.port().is_some() { authority.clone() } else { format!("{authority}:80") };
     let stream = TcpStream::connect(&address).await;
     let stream = stream.map_err(|error| format!("{address} is not reached: {error}"))?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))

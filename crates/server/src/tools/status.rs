@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use processor::{Status, State};
+use processor::{State, Status};
 use serde_json::{Value, json};
 
 use super::arguments::Arguments;
@@ -75,13 +75,21 @@ fn as_table(status: &Status) -> String {
         width(|each| each.lease.len(), "lease"),
         width(|each| each.owner.as_deref().unwrap_or("-").len(), "owner"),
     );
-    let _ = writeln!(text, "{:first$}  {:second$}  {:>10}  {:>10}", "lease", "owner", "items", "seconds");
+    let _ = writeln!(
+        text,
+        "{:first$}  {:second$}  {:>10}  {:>10}",
+        "lease", "owner", "items", "seconds"
+    );
     for each in &status.estimates {
         let owner = each.owner.as_deref().unwrap_or("-");
         let items = each.items.map_or("?".into(), |items| items.to_string());
         let seconds = each.seconds.map_or("?".into(), |seconds| format!("{seconds:.1}"));
         let error = each.error.as_deref().unwrap_or("");
-        let _ = writeln!(text, "{:first$}  {owner:second$}  {items:>10}  {seconds:>10}  {error}", each.lease);
+        let _ = writeln!(
+            text,
+            "{:first$}  {owner:second$}  {items:>10}  {seconds:>10}  {error}",
+            each.lease
+        );
     }
     text
 }
