@@ -14,6 +14,7 @@ pub mod options;
 pub mod read;
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -25,21 +26,25 @@ use self::change::Change;
 use self::continuation::Continuation;
 use self::cursor::{Cursor, Cursors};
 use self::options::ChangeFeedOptions;
-use self::read::{FeedPage, FeedRead, Start};
+use self::read::{FeedPage, FeedRead};
 use crate::container::Container;
 use crate::error::{Error, Kind, Result};
+use crate::layout::Layout;
 use crate::range::FeedRange;
+use crate::retry::Pauses;
 
-/// Ranges that are watched at once while waiting. With more ranges, servers are asked again and
-/// again instead.
-const WATCHED_MAX: usize = 64;
-/// How often in a row a range may be gone before the reader gives up.
-const GONE_MAX: u32 = 20;
-const GONE_PAUSE: Duration = Duration::from_millis(50);
 /// How long a follower waits where its options do not say.
 const FOLLOW_WAIT: Duration = Duration::from_secs(30);
 
-type Reading = Pin<Box<dyn Future<Output = (u64, Result<FeedPage>)> + Send>>;
+type Reading = Pin<Box<dyn Future<Output = Brought> + Send>>;
+
+/// What a read has brought.
+struct Brought {
+    id: u64,
+    /// When the request was sent.
+    asked_at: Instant,
+    result: Result<FeedPage>,
+}
 
 /// A reader of changes.
 pub struct Changes {
@@ -49,7 +54,8 @@ pub struct Changes {
     /// The rid that the container has had from the start.
     rid: String,
     reading: FuturesUnordered<Reading>,
-    gone: u32,
+    /// Pauses between looking for the heirs of ranges, while ranges are gone one after the other.
+    gone: Option<Pauses>,
 }
 
 /// A page of changes, all from one range.
@@ -57,7 +63,8 @@ pub struct Changes {
 pub struct Page {
     /// The changes, in their order.
     pub changes: Vec<Change>,
-    /// Whether all that there was has been read; then the page has no changes.
+    /// Whether all that there was when the page was asked for has been read; then it has no
+    /// changes. A page without changes that does not say so came because the wait was over.
     pub is_caught_up: bool,
     /// Where the reader is after this page, for
     /// [`request_continuation`](ChangeFeedOptions::request_continuation). Keep it when the work on
@@ -99,7 +106,14 @@ impl Container {
         };
         let (rid, cursors) = Cursors::begin(&options, continuation)?;
         let container = self.clone();
-        Ok(Changes { container, options, cursors, rid, reading: FuturesUnordered::new(), gone: 0 })
+        Ok(Changes {
+            container,
+            options,
+            cursors,
+            rid,
+            reading: FuturesUnordered::new(),
+            gone: None,
+        })
     }
 }
 
@@ -108,19 +122,20 @@ impl Changes {
     /// nothing new it says so; with it, after that time at the latest. Calling again after an error
     /// goes on where the reader was.
     pub async fn next_page(&mut self) -> Result<Page> {
-        let deadline = self.options.wait.and_then(|wait| Instant::now().checked_add(wait));
+        let began = Instant::now();
+        let deadline = self.options.wait.and_then(|wait| began.checked_add(wait));
         loop {
+            if deadline.is_none() && self.cursors.is_round_over(began) {
+                return Ok(self.nothing_new(began));
+            }
             self.start_reads().await?;
             let next = match deadline {
                 Some(at) => tokio::time::timeout_at(at, self.reading.next()).await.ok().flatten(),
                 None => self.reading.next().await,
             };
-            let Some((id, result)) = next else { return Ok(self.nothing_new()) };
-            if let Some(page) = self.take(id, result).await? {
+            let Some(brought) = next else { return Ok(self.nothing_new(began)) };
+            if let Some(page) = self.take(brought).await? {
                 return Ok(page);
-            }
-            if deadline.is_none() && self.cursors.are_caught_up() {
-                return Ok(self.nothing_new());
             }
         }
     }
@@ -132,17 +147,22 @@ impl Changes {
             if !self.cursors.are_starting_now() {
                 return Ok(());
             }
-            if let Some((id, result)) = self.reading.next().await {
-                self.take(id, result).await?;
+            if let Some(brought) = self.reading.next().await {
+                self.take(brought).await?;
             }
         }
     }
 
     /// Where the reader is.
     pub fn continuation(&self) -> String {
-        let ranges = self.cursors.positions();
-        let key = self.options.partition_key.clone();
-        Continuation { rid: self.rid.clone(), mode: self.options.mode, key, ranges }.write()
+        let continuation = Continuation {
+            rid: self.rid.clone(),
+            mode: self.options.mode,
+            key: self.options.partition_key.clone(),
+            range_id: self.cursors.named_range().map(str::to_owned),
+            ranges: self.cursors.positions(),
+        };
+        continuation.write()
     }
 
     /// Pages up to where nothing is new; the last says so. After an error the stream ends.
@@ -182,56 +202,59 @@ impl Changes {
     /// Lets reads begin for cursors that have none under way, the longest untouched first.
     async fn start_reads(&mut self) -> Result<()> {
         if self.cursors.need_layout() {
-            let layout = self.container.layout().await?;
-            self.check_rid(&layout.rid)?;
-            let layout = match self.cursors.place(&layout) {
-                Ok(()) => layout,
-                // What is remembered may be older than what the caller knows.
-                Err(_) => {
-                    let layout = self.container.refresh_layout().await?;
-                    self.check_rid(&layout.rid)?;
-                    self.cursors.place(&layout)?;
-                    layout
-                }
-            };
+            let layout = self.place().await?;
             layout.rid.clone_into(&mut self.rid);
         }
-        let watches = self.options.wait.is_some();
-        let most = if watches { WATCHED_MAX } else { self.options.max_concurrency };
-        while self.reading.len() < most
-            && let Some(cursor) = self.cursors.next_idle(watches)
-        {
+        let (most, watches) = (self.options.max_concurrency, self.options.wait.is_some());
+        while let Some(cursor) = self.cursors.next_read(most, watches) {
             let reading = self.read(cursor);
             self.reading.push(reading);
         }
         Ok(())
     }
 
+    /// Puts what is wanted into ranges. What is remembered of them serves a reader that knows which
+    /// container it reads; another might get those of a container that is gone.
+    async fn place(&mut self) -> Result<Arc<Layout>> {
+        if let Some(known) = self.container.known_layout()
+            && !known.rid.is_empty()
+            && known.rid == self.rid
+            && self.cursors.place(&known).is_ok()
+        {
+            return Ok(known);
+        }
+        let layout = self.container.refresh_layout().await?;
+        self.check_rid(&layout.rid)?;
+        self.cursors.place(&layout)?;
+        Ok(layout)
+    }
+
     /// A read of one cursor; it holds all it needs, and changes nothing.
     fn read(&self, cursor: Cursor) -> Reading {
-        let is_pinning = cursor.start == Start::Now;
-        let is_watched = self.cursors.len() <= WATCHED_MAX && !is_pinning;
-        let pause = cursor.pause.then_some(self.options.poll_interval);
+        let rest = cursor.rests.then_some(self.options.poll_interval);
         let read = FeedRead {
             scope: cursor.scope,
             start: cursor.start,
             mode: self.options.mode,
             max_item_count: self.options.max_item_count,
-            wait: self.options.wait.filter(|_| is_watched),
+            wait: self.options.wait.filter(|_| cursor.waits),
             session_token: self.options.session_token.clone(),
             rid: Some(self.rid.clone()),
         };
         let container = self.container.clone();
         Box::pin(async move {
-            if let Some(pause) = pause {
-                tokio::time::sleep(pause).await;
+            if let Some(rest) = rest {
+                tokio::time::sleep(rest).await;
             }
-            (cursor.id, container.read_changes(&read).await)
+            let asked_at = Instant::now();
+            let result = container.read_changes(&read).await;
+            Brought { id: cursor.id, asked_at, result }
         })
     }
 
     /// Takes in what a read has brought. A page, if there is one to hand out.
-    async fn take(&mut self, id: u64, result: Result<FeedPage>) -> Result<Option<Page>> {
+    async fn take(&mut self, brought: Brought) -> Result<Option<Page>> {
+        let Brought { id, asked_at, result } = brought;
         let page = match result {
             Ok(page) => page,
             Err(error) => {
@@ -242,8 +265,8 @@ impl Changes {
                 return self.find_heirs(id, error).await.map(|()| None);
             }
         };
-        self.gone = 0;
-        let span = self.cursors.advance(id, &page);
+        self.gone = None;
+        let span = self.cursors.advance(id, &page, asked_at);
         if page.changes.is_empty() {
             return Ok(None);
         }
@@ -263,13 +286,16 @@ impl Changes {
 
     /// After a split or a merge: the same position, in the ranges that there are now.
     async fn find_heirs(&mut self, id: u64, error: Error) -> Result<()> {
-        self.gone += 1;
-        if self.gone > GONE_MAX {
-            self.gone = 0;
-            return Err(error);
-        }
-        if self.gone > 1 {
-            tokio::time::sleep(GONE_PAUSE * self.gone).await;
+        // The first time there is no need to wait: the heirs are there already, as a rule.
+        match &mut self.gone {
+            None => self.gone = Some(self.container.pauses()),
+            Some(pauses) => match pauses.next(None, 1.0) {
+                Some(pause) => tokio::time::sleep(pause).await,
+                None => {
+                    self.gone = None;
+                    return Err(error);
+                }
+            },
         }
         let layout = self.container.refresh_layout().await?;
         self.check_rid(&layout.rid)?;
@@ -293,12 +319,10 @@ impl Changes {
         ))
     }
 
-    fn nothing_new(&mut self) -> Page {
-        let is_caught_up = self.cursors.are_caught_up();
-        self.cursors.look_again();
+    fn nothing_new(&self, since: Instant) -> Page {
         Page {
             changes: Vec::new(),
-            is_caught_up,
+            is_caught_up: self.cursors.are_quiet(since),
             continuation: self.continuation(),
             span: None,
             range_id: None,

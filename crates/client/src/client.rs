@@ -12,13 +12,16 @@ use crate::answer::{self, Answer};
 use crate::body::{IntoBody as _, Typed};
 use crate::container::{Container, Remembered};
 use crate::database::{Database, Throughput};
-use crate::error::{Kind, Result};
+use crate::error::{Error, Kind, Result};
 use crate::options::Options;
 use crate::request::{Link, Request};
 use crate::send::Sender;
 
 /// Containers whose sessions and ranges are shared between handles. Handles beyond have their own.
 const REMEMBERED_MAX: usize = 1024;
+
+/// Pages of a list that are read. A server that never comes to an end is not listened to for ever.
+pub(crate) const LIST_PAGES_MAX: usize = 10_000;
 
 /// The client of one account. Clones share connections and everything else.
 #[derive(Debug, Clone)]
@@ -82,7 +85,7 @@ impl Client {
             id: String,
         }
         let (mut names, mut continuation) = (Vec::new(), None::<String>);
-        loop {
+        for _ in 0..LIST_PAGES_MAX {
             let mut request = Request::list(Method::GET, owner, kind);
             request.set_page(None, continuation.as_deref())?;
             let answer = self.sender.send(&request, None).await?;
@@ -93,6 +96,7 @@ impl Client {
                 return Ok(names);
             }
         }
+        Err(Error::new(Kind::Answer, format!("the list {kind} does not come to an end")))
     }
 
     pub(crate) fn remembered(&self, link: &Link) -> Arc<Remembered> {

@@ -8,11 +8,12 @@ use serde_json::Value;
 
 use crate::answer::{self, Answer};
 use crate::body::IntoBody;
-use crate::client::Client;
+use crate::client::{Client, LIST_PAGES_MAX};
 use crate::error::{Error, Kind, Result};
 use crate::layout::{Known, Layout, RANGES_MAX, RangeList};
 use crate::range::{FeedRange, PartitionKeyRange};
 use crate::request::{Link, Request};
+use crate::retry::Pauses;
 use crate::session::Session;
 
 /// How often a list of ranges that does not fit together is read again.
@@ -96,9 +97,14 @@ impl Container {
         Ok(ranges.into_iter().map(|range| range.span).collect())
     }
 
-    /// The ranges as they were read last.
+    /// The ranges as they were read last, if they were.
+    pub(crate) fn known_layout(&self) -> Option<Arc<Layout>> {
+        self.remembered.layout.layout()
+    }
+
+    /// The same, read if they were not.
     pub(crate) async fn layout(&self) -> Result<Arc<Layout>> {
-        match self.remembered.layout.layout() {
+        match self.known_layout() {
             Some(layout) => Ok(layout),
             None => self.refresh_layout().await,
         }
@@ -128,21 +134,27 @@ impl Container {
 
     async fn read_ranges(&self) -> Result<(String, Vec<PartitionKeyRange>)> {
         let (mut ranges, mut continuation) = (Vec::new(), None::<String>);
-        loop {
+        for _ in 0..LIST_PAGES_MAX {
             let mut request = Request::list(Method::GET, &self.link, "pkranges");
             request.set_page(None, continuation.as_deref())?;
             let answer = self.send(&request).await?;
             let list: RangeList = answer::parse(&answer.body)?;
             ranges.extend(list.ranges);
             if ranges.len() > RANGES_MAX {
-                let message = format!("there are more than {RANGES_MAX} partition key ranges");
-                return Err(Error::new(Kind::Answer, message));
+                break;
             }
             match answer.continuation() {
                 Some(more) => continuation = Some(more.to_owned()),
                 None => return Ok((list.rid, ranges)),
             }
         }
+        let message = format!("there are more than {RANGES_MAX} partition key ranges");
+        Err(Error::new(Kind::Answer, message))
+    }
+
+    /// The pauses that the client allows itself.
+    pub(crate) fn pauses(&self) -> Pauses {
+        Pauses::new(self.client.sender.retry)
     }
 
     pub(crate) fn link(&self) -> &Link {

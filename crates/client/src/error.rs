@@ -36,7 +36,7 @@ pub enum Kind {
     Interrupted,
     /// No answer in time (408 as well).
     TimedOut,
-    /// The answer is not what the protocol says, or longer than allowed.
+    /// The answer is not what the protocol says.
     Answer,
     /// 400.
     BadRequest,
@@ -58,7 +58,8 @@ pub enum Kind {
     PreconditionFailed,
     /// 412/2015: what follows the position in the change feed is no longer kept.
     HistoryLost,
-    /// 413.
+    /// 413; or, without a status, an answer that is longer than
+    /// [`answer_bytes_max`](crate::Options::answer_bytes_max): ask for fewer items.
     TooLarge,
     /// 429: throughput is used up.
     Throttled,

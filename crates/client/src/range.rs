@@ -109,7 +109,7 @@ impl FromStr for FeedRange {
 
 /// A bound in the one form that can be compared as text.
 fn bound(text: &str) -> Result<String> {
-    let is_hex = text.len() % 2 == 0 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_hex = text.len().is_multiple_of(2) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     if !is_hex || text.len() > BOUND_CHARS_MAX {
         let shown: String = text.chars().take(60).collect();
         return Err(Error::setting(format!(

@@ -64,6 +64,11 @@ impl Regions {
         self.state().until.is_none_or(|until| until <= now)
     }
 
+    /// Whether the account has been asked before.
+    pub fn are_known(&self) -> bool {
+        self.state().until.is_some()
+    }
+
     /// What was known is no longer so.
     pub fn forget(&self) {
         self.state().until = None;

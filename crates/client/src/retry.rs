@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::error::Kind;
+use crate::error::{Error, Kind};
 use crate::options::Retry;
 
 /// Longest pause between two attempts, unless the server asks for a longer one.
@@ -23,6 +23,8 @@ pub struct Failed {
 pub struct Nature {
     pub is_read: bool,
     pub names_range: bool,
+    /// Whether the server was asked to hold its answer back.
+    pub waits: bool,
 }
 
 /// What to do next.
@@ -48,6 +50,8 @@ pub fn verdict(failed: Failed, nature: Nature) -> Verdict {
         // Nothing was sent, so nothing was done.
         (Kind::Unreachable, ..) => Elsewhere,
         (Kind::Interrupted, ..) => reads(Again),
+        // Whoever waits may have been away for longer than the server keeps an answer.
+        (Kind::TimedOut, 0, _) if nature.waits => reads(Again),
         (Kind::TimedOut, ..) => reads(Elsewhere),
         (Kind::Unauthorized, ..) => Renew,
         // A region that does not write, or no longer knows the account.
@@ -63,10 +67,15 @@ pub fn verdict(failed: Failed, nature: Nature) -> Verdict {
     }
 }
 
-/// Whether a write that ended so may have been done.
-pub fn maybe_applied(kind: Kind, is_read: bool) -> bool {
-    !is_read
-        && matches!(kind, Kind::Interrupted | Kind::TimedOut | Kind::Unavailable | Kind::Answer)
+/// Whether a write that ended so may have been done. One whose answer was too long has been, and
+/// one that was too long itself has not.
+pub fn maybe_applied(error: &Error, is_read: bool) -> bool {
+    let is_unknown = match error.kind() {
+        Kind::Interrupted | Kind::TimedOut | Kind::Unavailable | Kind::Answer => true,
+        Kind::TooLarge => error.status().is_none(),
+        _ => false,
+    };
+    !is_read && is_unknown
 }
 
 /// The pauses of one request.
@@ -83,15 +92,19 @@ impl Pauses {
     }
 
     /// The next pause, or none if it is time to give up. `chance` in 0..=1 spreads clients that
-    /// failed together; a time that the server names is kept to.
+    /// failed together. What the server names is enough for the first time; many who come back
+    /// together after it would be put off together again.
     pub fn next(&mut self, named: Option<Duration>, chance: f64) -> Option<Duration> {
         if self.made >= self.retry.attempts {
             return None;
         }
-        let pause = named.unwrap_or_else(|| {
-            let doubled = self.retry.pause.saturating_mul(1 << self.made.min(16));
-            doubled.min(PAUSE_MAX).mul_f64(0.5 + chance.clamp(0.0, 1.0) / 2.0)
-        });
+        let doubled = self.retry.pause.saturating_mul(1 << self.made.min(16));
+        let own = doubled.min(PAUSE_MAX).mul_f64(0.5 + chance.clamp(0.0, 1.0) / 2.0);
+        let pause = match named {
+            None => own,
+            Some(named) if self.made == 0 => named,
+            Some(named) => named.max(own),
+        };
         if pause > self.left {
             return None;
         }
@@ -111,7 +124,8 @@ mod tests {
         let retry_after = retry_after.map(Duration::from_millis);
         let failed = Failed { kind: Kind::of(status, substatus), status, substatus, retry_after };
         let given = [(true, false), (false, false), (true, true)]
-            .map(|(is_read, names_range)| verdict(failed, Nature { is_read, names_range }));
+            .map(|(is_read, names_range)| Nature { is_read, names_range, waits: false })
+            .map(|nature| verdict(failed, nature));
         assert_eq!(given, expect, "{status}/{substatus}");
     }
 
@@ -137,16 +151,27 @@ mod tests {
     #[test]
     fn broken_connections() {
         let failed = |kind| Failed { kind, status: 0, substatus: 0, retry_after: None };
-        let verdict = |kind, is_read| verdict(failed(kind), Nature { is_read, names_range: false });
+        let nature = |is_read, waits| Nature { is_read, names_range: false, waits };
+        let patient = verdict(failed(Kind::TimedOut), nature(true, true));
+        assert_eq!(patient, Verdict::Again);
+        let verdict = |kind, is_read| verdict(failed(kind), nature(is_read, false));
         assert_eq!(verdict(Kind::Unreachable, false), Verdict::Elsewhere);
         assert_eq!(verdict(Kind::Interrupted, true), Verdict::Again);
         assert_eq!(verdict(Kind::Interrupted, false), Verdict::GiveUp);
+        assert_eq!(verdict(Kind::TimedOut, true), Verdict::Elsewhere);
         assert_eq!(verdict(Kind::TimedOut, false), Verdict::GiveUp);
         assert_eq!(verdict(Kind::Answer, true), Verdict::GiveUp);
-        assert!(maybe_applied(Kind::Interrupted, false));
-        assert!(!maybe_applied(Kind::Interrupted, true));
-        assert!(!maybe_applied(Kind::Unreachable, false));
-        assert!(!maybe_applied(Kind::Throttled, false));
+    }
+
+    #[test]
+    fn writes_of_unknown_fate() {
+        let lost = |kind| maybe_applied(&Error::new(kind, ""), false);
+        assert!(lost(Kind::Interrupted) && lost(Kind::TimedOut) && lost(Kind::TooLarge));
+        assert!(!lost(Kind::Unreachable) && !lost(Kind::Setting));
+        let told = |status| maybe_applied(&Error::refusal(status, 0, ""), false);
+        assert!(told(408) && told(500) && told(503));
+        assert!(!told(413) && !told(429) && !told(412) && !told(410));
+        assert!(!maybe_applied(&Error::new(Kind::Interrupted, ""), true));
     }
 
     #[test]

@@ -27,6 +27,8 @@ const PROTOCOL: &str = "2020-07-15";
 const CAPABILITIES: &str = "1";
 /// What a long poll has beyond its wait.
 const WAIT_SLACK: Duration = Duration::from_secs(15);
+/// An account that does not tell its regions by then is used as it was given.
+const ACCOUNT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest text of a refusal that is repeated to the caller.
 const MESSAGE_CHARS_MAX: usize = 2000;
 
@@ -39,7 +41,7 @@ pub struct Sender {
     /// Held while the account is asked for its regions, so that it is asked once.
     asking: Mutex<()>,
     discovers: bool,
-    retry: Retry,
+    pub retry: Retry,
     request_timeout: Duration,
     user_agent: HeaderValue,
     random: SystemRandom,
@@ -71,7 +73,11 @@ impl Sender {
     /// Sends a request; refusals are errors. With a session, tokens are sent and taken in.
     pub async fn send(&self, request: &Request, session: Option<&Session>) -> Result<Answer> {
         let mut pauses = Pauses::new(self.retry);
-        let nature = Nature { is_read: request.is_read, names_range: request.names_range };
+        let nature = Nature {
+            is_read: request.is_read,
+            names_range: request.names_range,
+            waits: !request.wait.is_zero(),
+        };
         let (mut attempts, mut renewed) = (0, false);
         loop {
             self.locate().await;
@@ -96,7 +102,7 @@ impl Sender {
             let pause =
                 if give_up { None } else { pauses.next(error.retry_after(), self.chance()) };
             let Some(pause) = pause else {
-                let maybe = maybe_applied(error.kind(), request.is_read);
+                let maybe = maybe_applied(&error, request.is_read);
                 return Err(error.with_attempts(attempts).with_maybe_applied(maybe));
             };
             tracing::debug!(%error, ?pause, ?verdict, link = request.link, "trying again");
@@ -124,17 +130,25 @@ impl Sender {
         if !self.discovers || !self.regions.are_stale(Instant::now()) {
             return;
         }
-        let _one_asks = self.asking.lock().await;
+        let _one_asks = match self.asking.try_lock() {
+            Ok(guard) => guard,
+            // What was known before is good enough while somebody asks.
+            Err(_) if self.regions.are_known() => return,
+            Err(_) => self.asking.lock().await,
+        };
         if !self.regions.are_stale(Instant::now()) {
             return;
         }
         let endpoint = self.regions.endpoint(true, Instant::now());
-        let document = match self.attempt(&Request::account(), None, &endpoint).await {
-            Ok(answer) => answer.parse::<AccountDocument>().ok(),
-            Err(error) => {
+        let request = Request::account();
+        let asking = self.attempt(&request, None, &endpoint);
+        let document = match tokio::time::timeout(ACCOUNT_TIMEOUT, asking).await {
+            Ok(Ok(answer)) => answer.parse::<AccountDocument>().ok(),
+            Ok(Err(error)) => {
                 tracing::debug!(%error, %endpoint, "the account does not tell its regions");
                 None
             }
+            Err(_) => None,
         };
         self.regions.learn(document, Instant::now());
     }
@@ -148,7 +162,7 @@ impl Sender {
         let activity_id = self.activity_id();
         let uri = endpoint.uri(&request.path)?;
         let headers = self.headers(request, session, &activity_id).await?;
-        let timeout = self.request_timeout.max(request.wait + WAIT_SLACK);
+        let timeout = attempt_timeout(self.request_timeout, request.wait);
         let target = (request.method.clone(), uri);
         let answer = self.transport.attempt(target, headers, request.body.clone(), timeout).await;
         let answer = answer.map_err(|failure| {
@@ -212,6 +226,11 @@ impl Sender {
     }
 }
 
+/// How long one attempt may take.
+fn attempt_timeout(usual: Duration, wait: Duration) -> Duration {
+    if wait.is_zero() { usual } else { usual.max(wait + WAIT_SLACK) }
+}
+
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
 struct RefusalBody {
@@ -245,5 +264,41 @@ impl Error {
     /// Whether a query cannot be answered by the gateway as a whole.
     pub(crate) fn asks_for_ranges(&self) -> bool {
         self.kind() == Kind::BadRequest && self.substatus() == 1004
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_is_given_its_time() {
+        let (short, usual) = (Duration::from_millis(300), Duration::from_secs(65));
+        assert_eq!(attempt_timeout(short, Duration::ZERO), short);
+        assert_eq!(attempt_timeout(short, Duration::from_secs(10)), Duration::from_secs(25));
+        assert_eq!(attempt_timeout(usual, Duration::from_secs(10)), usual);
+        assert_eq!(attempt_timeout(usual, Duration::from_secs(60)), Duration::from_secs(75));
+    }
+
+    #[test]
+    fn refusals_say_what_the_server_said() {
+        let answer = |body: &str, millis: &str| {
+            let mut headers = hyper::HeaderMap::new();
+            headers.insert(header::RETRY_AFTER_MS, millis.parse().expect("a header"));
+            headers.insert(header::SUBSTATUS, "3200".parse().expect("a header"));
+            refusal(&Answer { status: 429, headers, body: body.to_owned().into() })
+        };
+        let error =
+            answer(r#"{"code":"x","message":"slow down","additionalErrorInfo":"{}"}"#, "12.5");
+        assert_eq!(
+            (error.message(), error.detail(), error.substatus()),
+            ("slow down", Some("{}"), 3200)
+        );
+        assert_eq!(error.retry_after(), Some(Duration::from_micros(12_500)));
+        assert_eq!(answer("plain text", "-1").message(), "plain text");
+        for odd in ["-1", "NaN", "inf", "1e300", ""] {
+            assert_eq!(answer("", odd).retry_after(), None, "{odd}");
+        }
+        assert_eq!(answer(&"é".repeat(5000), "1").message().chars().count(), MESSAGE_CHARS_MAX);
     }
 }

@@ -7,7 +7,6 @@
 //! Parts that have been read to their end are left out. Tokens are the server's, kept as they came.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -19,18 +18,15 @@ use crate::layout::RANGES_MAX;
 use crate::partition_key::PartitionKey;
 use crate::range::FeedRange;
 use crate::request::Request;
+use crate::retry::Pauses;
 
 /// The form that this client writes and reads.
 const VERSION: u32 = 1;
-/// How often in a row a range may be gone before the reader gives up.
-const GONE_MAX: u32 = 20;
-const GONE_PAUSE: Duration = Duration::from_millis(50);
 
 /// The parts of a list that are still to be read.
 #[derive(Debug)]
 pub struct Spans {
     state: State,
-    gone: u32,
 }
 
 #[derive(Debug)]
@@ -80,6 +76,13 @@ impl Spans {
             Some(text) if text.starts_with("{\"read\":") => Some(parse(text)?),
             _ => None,
         };
+        if let Some(parts) = &parts {
+            let is_beyond =
+                |(part, _): &(FeedRange, _)| span.is_some_and(|span| !span.contains(part));
+            if key.is_some() || parts.iter().any(is_beyond) {
+                return Err(Error::setting("the continuation is of another list"));
+            }
+        }
         let state = match (parts, key, range_id, span) {
             // What is left to read says more than what was asked for at first.
             (Some(parts), ..) => State::Parts(parts),
@@ -92,7 +95,7 @@ impl Spans {
                 State::Whole { scope: FeedScope::Container, token, has_begun: false }
             }
         };
-        Ok(Self { state, gone: 0 })
+        Ok(Self { state })
     }
 
     /// From here on part by part, from the beginning.
@@ -114,26 +117,26 @@ impl Spans {
         container: &Container,
         request: impl Fn(&FeedScope, Option<&str>) -> Result<Request>,
     ) -> Result<Option<Answer>> {
+        let mut gone: Option<Pauses> = None;
         loop {
             let Some((scope, token)) = self.step(container).await? else { return Ok(None) };
-            match container.send(&request(&scope, token.as_deref())?).await {
+            let error = match container.send(&request(&scope, token.as_deref())?).await {
                 Ok(answer) => {
-                    self.gone = 0;
                     self.advance(answer.continuation().map(str::to_owned));
                     return Ok(Some(answer));
                 }
-                Err(error) if error.kind() == Kind::RangeGone && self.gone < GONE_MAX => {
-                    self.gone += 1;
-                    if self.gone > 1 {
-                        tokio::time::sleep(GONE_PAUSE * self.gone).await;
-                    }
-                    container.refresh_layout().await?;
-                }
-                Err(error) => {
-                    self.gone = 0;
-                    return Err(error);
-                }
+                Err(error) if error.kind() == Kind::RangeGone => error,
+                Err(error) => return Err(error),
+            };
+            // The first time there is no need to wait: the heirs are there already, as a rule.
+            match &mut gone {
+                None => gone = Some(container.pauses()),
+                Some(pauses) => match pauses.next(None, 1.0) {
+                    Some(pause) => tokio::time::sleep(pause).await,
+                    None => return Err(error),
+                },
             }
+            container.refresh_layout().await?;
         }
     }
 
@@ -217,4 +220,38 @@ fn parse(text: &str) -> Result<VecDeque<(FeedRange, Option<String>)>> {
     }
     let range = |range: Range| Ok((FeedRange::new(&range.min, &range.max)?, range.token));
     text.ranges.into_iter().map(range).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str =
+        r#"{"read":1,"ranges":[{"min":"05","max":"1F","token":"t"},{"min":"1F","max":"2F"}]}"#;
+
+    #[test]
+    fn what_is_left_is_kept_as_text() {
+        let spans = Spans::begin(None, None, None, Some(TEXT)).unwrap();
+        assert_eq!(spans.continuation().as_deref(), Some(TEXT));
+        let mut spans = spans;
+        spans.advance(Some("u".into()));
+        assert_eq!(spans.continuation().unwrap(), TEXT.replace("\"t\"", "\"u\""));
+        spans.advance(None);
+        assert!(spans.continuation().unwrap().starts_with(r#"{"read":1,"ranges":[{"min":"1F""#));
+        spans.advance(None);
+        assert_eq!(spans.continuation(), None);
+    }
+
+    #[test]
+    fn continuations_of_other_lists_are_refused() {
+        let within = "-2F".parse().unwrap();
+        assert!(Spans::begin(None, None, Some(&within), Some(TEXT)).is_ok());
+        let beyond = "06-FF".parse().unwrap();
+        assert!(Spans::begin(None, None, Some(&beyond), Some(TEXT)).is_err());
+        assert!(Spans::begin(Some(&"a".into()), None, None, Some(TEXT)).is_err());
+        for torn in [TEXT.replace(":1,", ":2,"), TEXT.replace("05", "0"), TEXT.replace("]}", "")] {
+            assert!(Spans::begin(None, None, None, Some(&torn)).is_err(), "{torn}");
+        }
+        assert!(Spans::begin(Some(&"a".into()), Some("0"), None, None).is_err());
+    }
 }

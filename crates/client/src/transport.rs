@@ -77,7 +77,7 @@ impl Transport {
         let expected = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
         let max = self.answer_bytes_max;
         let too_long = || Failure {
-            kind: Kind::Answer,
+            kind: Kind::TooLarge,
             message: format!(
                 "the answer is longer than the {max} bytes that are allowed: ask for fewer items"
             ),

@@ -9,6 +9,7 @@ mod floor;
 mod lag;
 pub(crate) mod stream;
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -21,6 +22,7 @@ use crate::Container;
 use crate::api::{Answer, Changed, ChangesMode, ChangesPage, ChangesRead, ChangesStart};
 use crate::container::Span;
 use crate::keys::Change;
+use crate::listen::Listening;
 use crate::partition::Partition;
 use crate::version::Version;
 
@@ -79,17 +81,14 @@ impl Container {
     ) -> Result<Answer<ChangesPage>> {
         let mut read = read.clone();
         loop {
-            // Looked at before reading: what becomes durable from here on wakes us, and so does a
+            // Listened for before reading: what can be read from here on wakes us, and so does a
             // change of the layout, after which others have what we wait for.
             let mut layouts = self.layouts();
-            let mut durable: Vec<_> = self
+            let mut bells: Vec<_> = self
                 .spans_of(&read.scope)?
                 .iter()
-                .map(|span| span.partition.owner.durable())
+                .map(|span| span.partition.listeners.listen(&span.keys))
                 .collect();
-            for receiver in &mut durable {
-                receiver.mark_unchanged();
-            }
             let answer = self.read_changes(&read, session).await?;
             let Ok(page) = &answer.result else { return Ok(answer) };
             if !page.changes.is_empty() {
@@ -99,7 +98,7 @@ impl Container {
             if page.more {
                 continue;
             }
-            any_changed(&mut durable, &mut layouts).await;
+            any_rung(&mut bells, &mut layouts).await;
         }
     }
 
@@ -198,19 +197,17 @@ fn position_at(pieces: Vec<(EpkRange, u64)>) -> Position {
     }
 }
 
-/// Resolves when any of the receivers has something new.
-async fn any_changed(
-    receivers: &mut [watch::Receiver<kv::CommitNo>],
-    layouts: &mut watch::Receiver<u64>,
-) {
-    let mut waiting: Vec<_> =
-        receivers.iter_mut().map(|receiver| Box::pin(receiver.changed())).collect();
+/// Resolves when any bell is rung, or the layout has changed.
+async fn any_rung(bells: &mut [Listening], layouts: &mut watch::Receiver<u64>) {
     let mut layout = std::pin::pin!(layouts.changed());
     std::future::poll_fn(|context| {
-        // An error means that the partition is gone; the next read says so.
-        let ready = waiting.iter_mut().any(|changed| changed.as_mut().poll(context).is_ready())
-            || layout.as_mut().poll(context).is_ready();
-        if ready { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+        let rung = bells.iter_mut().any(|bell| Pin::new(bell).poll(context).is_ready());
+        // An error means that the container is gone; the next read says so.
+        if rung || layout.as_mut().poll(context).is_ready() {
+            std::task::Poll::Ready(())
+        } else {
+            std::task::Poll::Pending
+        }
     })
     .await;
 }

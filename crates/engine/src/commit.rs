@@ -12,7 +12,7 @@
 //! - A refused decision leaves no trace: no LSN, no row.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use foldhash::{HashMap, HashMapExt};
@@ -26,6 +26,7 @@ use crate::cache::Key;
 use crate::gate::Gate;
 use crate::history::History;
 use crate::keys::{self, Head};
+use crate::listen::{Landing, bells_of};
 use crate::partition::Partition;
 
 /// Entries that the overlay may hold before it looks for some to forget.
@@ -224,7 +225,7 @@ enum Outcome<T> {
     /// The decision looked at a key that was not read.
     Read(Place),
     /// Decided, and on its way to the disk.
-    Submitted(T, kv::Ticket, u64),
+    Submitted(T, Landing),
 }
 
 impl Partition {
@@ -233,7 +234,7 @@ impl Partition {
     /// once they are read, so it must have no effects of its own. `Fault::RangeGone` says that
     /// the partition has been split or merged: nothing was written, others own its keys now.
     pub(crate) async fn commit<T>(
-        &self,
+        self: &Arc<Self>,
         now_ms: u64,
         places: Vec<Place>,
         mut decide: impl FnMut(&mut Draft<'_>) -> Result<T>,
@@ -256,9 +257,8 @@ impl Partition {
                 Outcome::Wait => self.pass_gate().await?,
                 Outcome::ReadAgain => reads.renew(&*self.owner.published()).await?,
                 Outcome::Read(place) => reads.add(&*self.owner.published(), vec![place]).await?,
-                Outcome::Submitted(decided, ticket, lsn) => {
-                    ticket.durable().await.map_err(storage)?;
-                    self.durable_up_to(lsn);
+                Outcome::Submitted(decided, landing) => {
+                    landing.landed().await?;
                     return Ok(decided);
                 }
             }
@@ -266,7 +266,7 @@ impl Partition {
     }
 
     fn submit<T>(
-        &self,
+        self: &Arc<Self>,
         writer: &mut Writer,
         now_ms: u64,
         reads: &[(Place, Option<Bytes>)],
@@ -304,6 +304,7 @@ impl Partition {
         let images = history.images;
         let remembered: Vec<(Place, Option<Bytes>)> =
             batch.iter().filter_map(|op| remembered(op, images)).collect();
+        let bells = bells_of(&batch);
         let ticket = self.submit_uncached(&remembered, batch)?;
         (writer.history, writer.history_changed) = (history, false);
         writer.head = head;
@@ -314,7 +315,7 @@ impl Partition {
         for (place, value) in remembered {
             writer.overlay.remember(ticket.no(), place, value);
         }
-        Ok(Outcome::Submitted(decided, ticket, lsn))
+        Ok(Outcome::Submitted(decided, Landing::new(self, lsn, bells, ticket)))
     }
 
     /// Submits, with the items written taken out of the cache before anybody can see them change.

@@ -94,7 +94,7 @@ impl Engine {
 }
 
 impl Container {
-    async fn housekeep(&self, partition: &Partition) -> Result<bool> {
+    async fn housekeep(&self, partition: &Arc<Partition>) -> Result<bool> {
         self.check_alive()?;
         let mut chores = partition.chores.lock().await;
         let mut more = self.purge_own(partition, &mut chores).await?;

@@ -25,6 +25,7 @@ mod housekeep;
 mod item;
 mod keys;
 mod kind;
+mod listen;
 mod offer;
 mod partition;
 mod pieces;

@@ -17,6 +17,7 @@ use crate::gate::{Remover, State};
 use crate::history::History;
 use crate::housekeep::Chores;
 use crate::keys::{self, Head, Seam};
+use crate::listen::Listeners;
 use crate::pieces::Piece;
 
 /// A partition that is open.
@@ -42,6 +43,8 @@ pub(crate) struct Partition {
     pub(crate) pieces: Vec<Piece>,
     /// What the gate is, for those who wait at it.
     pub(crate) gate: watch::Sender<State>,
+    /// Who waits for changes.
+    pub(crate) listeners: Arc<Listeners>,
     /// Present once others own the keys: whoever lets go of the partition last has its rows removed.
     pub(crate) remover: OnceLock<Remover>,
 }
@@ -100,6 +103,7 @@ impl Partition {
             seam,
             pieces,
             gate: watch::Sender::new(State::Open),
+            listeners: Arc::default(),
             remover: OnceLock::new(),
         }))
     }

@@ -164,7 +164,7 @@ impl<'a> Table<'a> {
     fn next_move(&self) -> Option<(usize, usize)> {
         let givers = || {
             let gives = |host: &usize| {
-                !self.hosts[*host].closed && self.count(*host) > self.hosts[*host].min.max(0)
+                !self.hosts[*host].closed && self.count(*host) > self.hosts[*host].min
             };
             (0..self.hosts.len()).filter(gives)
         };

@@ -111,7 +111,7 @@ pub struct Trial {
 impl Trial {
     /// A batch of so many items.
     pub fn new(items: usize) -> Self {
-        let parts = if items == 0 { vec![] } else { vec![0..items] };
+        let parts = Vec::from_iter((items > 0).then_some(0..items));
         Self { parts, failures: 0 }
     }
 

@@ -118,7 +118,7 @@ impl<B> Lanes<B> {
     }
 
     /// The next batch of a lane that is free; the lane is busy until [`Self::free`].
-    pub fn next(&mut self) -> Option<(usize, B)> {
+    pub fn begin(&mut self) -> Option<(usize, B)> {
         let ready = |lane: &usize| !self.busy[*lane] && !self.waiting[*lane].is_empty();
         let lane = (0..self.busy.len()).find(ready)?;
         let batch = self.waiting[lane].pop_front()?;
@@ -195,11 +195,11 @@ mod tests {
         lanes.push(0, "a1");
         lanes.push(0, "a2");
         lanes.push(1, "b1");
-        assert_eq!(lanes.next(), Some((0, "a1")));
-        assert_eq!(lanes.next(), Some((1, "b1")));
-        assert_eq!(lanes.next(), None);
+        assert_eq!(lanes.begin(), Some((0, "a1")));
+        assert_eq!(lanes.begin(), Some((1, "b1")));
+        assert_eq!(lanes.begin(), None);
         lanes.free(0);
-        assert_eq!(lanes.next(), Some((0, "a2")));
+        assert_eq!(lanes.begin(), Some((0, "a2")));
         assert_eq!((lanes.busy(), lanes.waiting()), (2, 0));
     }
 }

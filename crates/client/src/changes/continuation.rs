@@ -5,7 +5,8 @@
 //! ```
 //!
 //! Ranges stand in the order of their keys, so the same positions give the same text. Etags are
-//! kept as they came. A reader of one partition key has `key` and a single range.
+//! kept as they came. A reader of one partition key has `key` and a single range. One that has not
+//! asked yet how far the range reaches that it was told to read has `range`, the id, instead.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -28,6 +29,8 @@ pub struct Continuation {
     pub rid: String,
     pub mode: Mode,
     pub key: Option<PartitionKey>,
+    /// A range of which only the id is known; then there is one position.
+    pub range_id: Option<String>,
     pub ranges: Vec<(FeedRange, Start)>,
 }
 
@@ -38,6 +41,8 @@ struct Text {
     mode: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     key: Option<Vec<Value>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    range: Option<String>,
     ranges: Vec<Range>,
 }
 
@@ -78,7 +83,10 @@ impl Continuation {
             return Err(wrong("its ranges overlap"));
         }
         let key = text.key.map(PartitionKey::levels);
-        Ok(Some(Self { rid: text.rid, mode, key, ranges }))
+        if text.range.is_some() && (key.is_some() || ranges.len() != 1) {
+            return Err(wrong("it names a range and more"));
+        }
+        Ok(Some(Self { rid: text.rid, mode, key, range_id: text.range, ranges }))
     }
 
     /// The text.
@@ -89,6 +97,7 @@ impl Continuation {
             rid: self.rid,
             mode: self.mode.word().to_owned(),
             key: self.key.map(|key| key.values().to_vec()),
+            range: self.range_id,
             ranges: self.ranges.into_iter().map(Range::write).collect(),
         };
         serde_json::to_string(&text).expect("texts and numbers can be written")
@@ -133,6 +142,8 @@ mod tests {
         assert_eq!(continuation.write(), TEXT);
         let key = r#"{"feed":1,"rid":"","mode":"all","key":["a",{}],"ranges":[{"min":"","max":"FF","etag":"7"}]}"#;
         assert_eq!(Continuation::parse(key).unwrap().unwrap().write(), key);
+        let named = r#"{"feed":1,"rid":"","mode":"all","range":"3","ranges":[{"min":"","max":"FF","start":"now"}]}"#;
+        assert_eq!(Continuation::parse(named).unwrap().unwrap().write(), named);
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use tokio::time::Instant;
+
 use crate::changes::continuation::Continuation;
 use crate::changes::options::ChangeFeedOptions;
 use crate::changes::read::{FeedPage, FeedScope, Start};
@@ -9,14 +11,19 @@ use crate::error::{Error, Kind, Result};
 use crate::layout::Layout;
 use crate::range::FeedRange;
 
+/// Ranges that are watched at once. With more ranges, servers are not asked to wait.
+pub const WATCHED_MAX: usize = 64;
+
 /// What is to be read next.
 #[derive(Debug, Clone)]
 pub struct Cursor {
     pub id: u64,
     pub scope: FeedScope,
     pub start: Start,
-    /// Whether to rest first: there was nothing new, and the server did not wait.
-    pub pause: bool,
+    /// Whether the server is asked to wait for a change.
+    pub waits: bool,
+    /// Whether to rest first: there was nothing new, and the server does not wait.
+    pub rests: bool,
 }
 
 /// All positions of a reader.
@@ -25,6 +32,8 @@ pub struct Cursors {
     /// In the order in which they are to be read.
     all: VecDeque<Held>,
     next_id: u64,
+    /// Pages since the quiet ones were looked at.
+    pages: usize,
     /// What is to be placed before anything is read.
     wanted: Wanted,
 }
@@ -36,16 +45,22 @@ struct Held {
     scope: FeedScope,
     start: Start,
     state: State,
+    /// When the question was asked that was answered with "nothing new", if that was the last.
+    quiet_at: Option<Instant>,
+    /// Whether the server has not waited although it was asked to.
+    is_deaf: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Nothing is known of what comes next.
+    /// To be read.
     Idle,
-    /// A read is under way; whether all had been read before it.
-    Reading { was_caught_up: bool },
-    /// All has been read; whether the server has waited before it said so.
-    CaughtUp { has_waited: bool },
+    /// Nothing was new; not to be read for now.
+    Quiet,
+    /// A read is under way, to find out whether there is something.
+    Reading,
+    /// A read is under way that ends when there is something, or after a while.
+    Watching,
 }
 
 /// What a reader wants, before it is known which ranges there are.
@@ -55,6 +70,8 @@ enum Wanted {
     Nothing,
     /// Spans with their positions.
     Spans(Vec<(FeedRange, Start)>),
+    /// Everything, after the etag of what must be the only range.
+    OnlyRange(Start),
     /// A range by its id: from one position, or from those of a continuation.
     Range(String, From),
 }
@@ -71,7 +88,8 @@ impl Cursors {
         options: &ChangeFeedOptions,
         continuation: Option<Continuation>,
     ) -> Result<(String, Self)> {
-        let mut cursors = Self { all: VecDeque::new(), next_id: 0, wanted: Wanted::Nothing };
+        let mut cursors =
+            Self { all: VecDeque::new(), next_id: 0, pages: 0, wanted: Wanted::Nothing };
         let etag = options.request_continuation.clone().map(Start::After);
         let start = etag.unwrap_or_else(|| options.start());
         let Some(continuation) = continuation else {
@@ -83,6 +101,15 @@ impl Cursors {
             return Err(wrong("it was made in another mode"));
         }
         let kept = continuation.ranges;
+        if let Some(id) = continuation.range_id {
+            let is_same = options.partition_key_range_id.as_ref().is_none_or(|asked| *asked == id);
+            if !is_same || options.feed_range.is_some() || options.partition_key.is_some() {
+                return Err(wrong(&format!("it was made for the range {id}")));
+            }
+            let start = kept.into_iter().next().map_or(start, |(_, start)| start);
+            cursors.wanted = Wanted::Range(id, From::One(start));
+            return Ok((continuation.rid, cursors));
+        }
         match (&options.partition_key, &continuation.key) {
             (None, None) => {}
             (Some(asked), Some(kept_key)) if asked == kept_key => {
@@ -106,12 +133,11 @@ impl Cursors {
         if let Some(key) = &options.partition_key {
             return self.hold(FeedRange::full(), FeedScope::Key(key.clone()), start);
         }
-        self.wanted = match &options.partition_key_range_id {
-            Some(id) => Wanted::Range(id.clone(), From::One(start)),
-            None => {
-                let span = options.feed_range.clone().unwrap_or_else(FeedRange::full);
-                Wanted::Spans(vec![(span, start)])
-            }
+        self.wanted = match (&options.partition_key_range_id, &options.feed_range) {
+            (Some(id), _) => Wanted::Range(id.clone(), From::One(start)),
+            (None, Some(span)) => Wanted::Spans(vec![(span.clone(), start)]),
+            (None, None) if matches!(start, Start::After(_)) => Wanted::OnlyRange(start),
+            (None, None) => Wanted::Spans(vec![(FeedRange::full(), start)]),
         };
     }
 
@@ -125,6 +151,15 @@ impl Cursors {
         let spans = match &self.wanted {
             Wanted::Nothing => return Ok(()),
             Wanted::Spans(spans) => spans.clone(),
+            Wanted::OnlyRange(start) => match layout.ranges.len() {
+                1 => vec![(FeedRange::full(), start.clone())],
+                count => {
+                    return Err(Error::setting(format!(
+                        "an etag is a position in one range, and there are {count}: name the range \
+                         it belongs to, or go on from a continuation"
+                    )));
+                }
+            },
             Wanted::Range(id, from) => {
                 let found = layout.spans_of(id);
                 if found.is_empty() {
@@ -149,39 +184,73 @@ impl Cursors {
         Ok(())
     }
 
-    /// The next that may be read, if there is one. A watcher goes on reading where all was read.
-    pub fn next_idle(&mut self, watches: bool) -> Option<Cursor> {
+    /// The next that may be read, if there is one: what may have something new before what had
+    /// nothing, and that only to watch it.
+    pub fn next_read(&mut self, most: usize, watches: bool) -> Option<Cursor> {
         let is_pinning = self.are_starting_now();
-        let at = self.all.iter().position(|held| {
-            let may_begin = !is_pinning || held.start == Start::Now;
-            may_begin
-                && match held.state {
-                    State::Idle => true,
-                    State::CaughtUp { .. } => watches,
-                    State::Reading { .. } => false,
-                }
-        })?;
+        let may_begin = |held: &Held| !is_pinning || held.start == Start::Now;
+        let count = |state| self.all.iter().filter(|held| held.state == state).count();
+        let find = |state| self.all.iter().position(|held| held.state == state && may_begin(held));
+        let idle = if count(State::Reading) < most { find(State::Idle) } else { None };
+        let quiet = || match watches && count(State::Watching) < WATCHED_MAX {
+            true => find(State::Quiet),
+            false => None,
+        };
+        let at = idle.or_else(quiet)?;
+        let all_fit = self.all.len() <= WATCHED_MAX;
         // Behind all others, so that each has its turn.
         let mut held = self.all.remove(at)?;
-        let was_caught_up = matches!(held.state, State::CaughtUp { .. });
-        let pause = held.state == State::CaughtUp { has_waited: false };
-        held.state = State::Reading { was_caught_up };
-        let (id, scope, start) = (held.id, held.scope.clone(), held.start.clone());
+        let is_watch = held.state == State::Quiet;
+        held.state = if is_watch { State::Watching } else { State::Reading };
+        let cursor = Cursor {
+            id: held.id,
+            scope: held.scope.clone(),
+            start: held.start.clone(),
+            waits: is_watch && all_fit,
+            rests: is_watch && (held.is_deaf || !all_fit),
+        };
         self.all.push_back(held);
-        Some(Cursor { id, scope, start, pause })
+        Some(cursor)
     }
 
-    /// Moves on to where a page ends. The span, where the reader has spans.
-    pub fn advance(&mut self, id: u64, page: &FeedPage) -> Option<FeedRange> {
+    /// Moves on to where a page ends that was asked for at a moment. The span, where the reader
+    /// has spans.
+    pub fn advance(&mut self, id: u64, page: &FeedPage, asked_at: Instant) -> Option<FeedRange> {
+        let all_fit = self.all.len() <= WATCHED_MAX;
+        if !page.changes.is_empty() {
+            self.count_page();
+        }
         let held = self.held(id)?;
         // A read from a time or from now may answer with nothing but a position.
         let was_positioned = matches!(held.start, Start::After(_) | Start::Beginning);
+        // An answer that leads nowhere is as good as none: asking on at once would not end.
+        let is_stuck = page.changes.is_empty()
+            && matches!(&held.start, Start::After(etag) if *etag == page.etag);
+        let is_quiet = was_positioned && (page.is_not_modified || is_stuck);
+        if held.state == State::Watching && all_fit {
+            held.is_deaf = is_quiet && !page.has_waited;
+        }
         held.start = Start::After(page.etag.clone());
-        held.state = match page.is_not_modified && was_positioned {
-            true => State::CaughtUp { has_waited: page.has_waited },
-            false => State::Idle,
-        };
+        held.quiet_at = is_quiet.then_some(asked_at);
+        held.state = if is_quiet { State::Quiet } else { State::Idle };
         Some(held.span.clone()).filter(|_| !matches!(held.scope, FeedScope::Key(_)))
+    }
+
+    /// What is quiet is looked at once in a while, however much there is elsewhere.
+    fn count_page(&mut self) {
+        self.pages += 1;
+        if self.pages >= self.all.len() {
+            self.pages = 0;
+            self.wake(|_| true);
+        }
+    }
+
+    fn wake(&mut self, is_meant: impl Fn(&Held) -> bool) {
+        for held in &mut self.all {
+            if held.state == State::Quiet && is_meant(held) {
+                held.state = State::Idle;
+            }
+        }
     }
 
     /// A read has failed; its position stays.
@@ -203,15 +272,25 @@ impl Cursors {
         }
     }
 
-    /// Whether every range has said that nothing is new.
-    pub fn are_caught_up(&self) -> bool {
-        !self.need_layout()
-            && self.all.iter().all(|held| {
-                matches!(
-                    held.state,
-                    State::CaughtUp { .. } | State::Reading { was_caught_up: true }
-                )
-            })
+    /// Whether every range has said that nothing is new, when asked since a moment; or is being
+    /// watched by a server that would tell.
+    pub fn are_quiet(&self, since: Instant) -> bool {
+        let is_quiet = |held: &Held| {
+            let is_told = held.quiet_at.is_some_and(|at| at >= since);
+            let is_watched = held.state == State::Watching && !held.is_deaf;
+            is_told || (is_watched && self.all.len() <= WATCHED_MAX)
+        };
+        !self.need_layout() && self.all.iter().all(is_quiet)
+    }
+
+    /// If nothing is left to read: what was quiet before a moment is to be read again. Whether
+    /// there is nothing of the kind.
+    pub fn is_round_over(&mut self, since: Instant) -> bool {
+        if self.need_layout() || self.all.iter().any(|held| held.state != State::Quiet) {
+            return false;
+        }
+        self.wake(|held| held.quiet_at.is_none_or(|at| at < since));
+        self.are_quiet(since)
     }
 
     /// Whether a position has still to be asked for.
@@ -219,31 +298,26 @@ impl Cursors {
         self.all.iter().any(|held| held.start == Start::Now)
     }
 
-    /// What had nothing new may have something now.
-    pub fn look_again(&mut self) {
-        for held in &mut self.all {
-            if let State::CaughtUp { .. } = held.state {
-                held.state = State::Idle;
-            }
-        }
-    }
-
     /// All positions.
     pub fn positions(&self) -> Vec<(FeedRange, Start)> {
         match &self.wanted {
             Wanted::Spans(spans) => spans.clone(),
             Wanted::Range(_, From::Each(kept)) => kept.clone(),
-            // The range is not known yet; neither is how far it reaches.
-            Wanted::Range(_, From::One(start)) => vec![(FeedRange::full(), start.clone())],
+            Wanted::OnlyRange(start) | Wanted::Range(_, From::One(start)) => {
+                vec![(FeedRange::full(), start.clone())]
+            }
             Wanted::Nothing => {
                 self.all.iter().map(|held| (held.span.clone(), held.start.clone())).collect()
             }
         }
     }
 
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.all.len()
+    /// The range of which only the id is known, with one position.
+    pub fn named_range(&self) -> Option<&str> {
+        match &self.wanted {
+            Wanted::Range(id, From::One(_)) => Some(id),
+            _ => None,
+        }
     }
 
     fn hold_within(&mut self, layout: &Layout, span: &FeedRange, start: &Start) {
@@ -259,7 +333,8 @@ impl Cursors {
     fn hold(&mut self, span: FeedRange, scope: FeedScope, start: Start) {
         let id = self.next_id;
         self.next_id += 1;
-        self.all.push_back(Held { id, span, scope, start, state: State::Idle });
+        let state = State::Idle;
+        self.all.push_back(Held { id, span, scope, start, state, quiet_at: None, is_deaf: false });
     }
 
     fn held(&mut self, id: u64) -> Option<&mut Held> {
@@ -285,3 +360,6 @@ fn part(kept: &[(FeedRange, Start)], span: &FeedRange) -> Result<Vec<(FeedRange,
     }
     Err(Error::new(Kind::Setting, format!("the continuation does not cover the range {span}")))
 }
+
+#[cfg(test)]
+mod tests;

@@ -19,7 +19,8 @@ pub struct ChangeFeedOptions {
     pub max_item_count: Option<u32>,
     /// Only this partition key range; after a split, its heirs.
     pub partition_key_range_id: Option<String>,
-    /// From where to go on: the continuation of a page, or the etag of a single range.
+    /// From where to go on: the continuation of a page; or, where one range is named or there is
+    /// only one, an etag of that range.
     pub request_continuation: Option<String>,
     /// How new the answers must be at least; without one, what this client has seen itself.
     pub session_token: Option<String>,

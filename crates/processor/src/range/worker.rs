@@ -51,7 +51,7 @@ pub(super) enum Brought {
 enum Happened {
     Ordered(bool),
     Noted(Note),
-    Written(Result<Lease, NotWritten>),
+    Written(Box<Result<Lease, NotWritten>>),
     Brought(Brought),
     Nothing,
 }
@@ -317,7 +317,7 @@ impl Worker {
     }
 
     fn start_batches(&mut self) {
-        while let Some((lane, waiting)) = self.lanes.next() {
+        while let Some((lane, waiting)) = self.lanes.begin() {
             self.begun = self.begun.max(Some(waiting.context.sequence));
             let batch = Batch {
                 shared: Arc::clone(&self.shared),
@@ -434,7 +434,7 @@ impl Worker {
             biased;
             changed = self.orders.changed() => Happened::Ordered(changed.is_ok()),
             Some(note) = self.notes.recv() => Happened::Noted(note),
-            written = finished(&mut self.writing) => Happened::Written(written),
+            written = finished(&mut self.writing) => Happened::Written(Box::new(written)),
             brought = finished(&mut self.reading) => Happened::Brought(brought),
             Ok(()) = self.redrives.changed() => Happened::Nothing,
             () = sleep => Happened::Nothing,
@@ -448,7 +448,7 @@ impl Worker {
             }
             Happened::Written(written) => {
                 self.writing = None;
-                self.written(written);
+                self.written(*written);
             }
             Happened::Brought(brought) => {
                 self.reading = None;
@@ -467,10 +467,10 @@ impl Worker {
         } else if self.read_at > now {
             next = next.min(self.read_at);
         }
-        if let Some(interval) = self.shared.options.checkpoint_frequency.time_interval {
-            if self.window.reached().is_some() {
-                next = next.min(self.saved_at + interval);
-            }
+        if let Some(interval) = self.shared.options.checkpoint_frequency.time_interval
+            && self.window.reached().is_some()
+        {
+            next = next.min(self.saved_at + interval);
         }
         next.min(self.drain_by)
     }

@@ -1,7 +1,7 @@
 //! The processor in a simulated world: seeds of faults, and what must hold whatever happens.
 //!
-//! `SIM_SEEDS=10000 cargo test -p astrarium-processor --test simulation -- seeds` is the long run;
-//! `SIM_SEED=n` replays one.
+//! `ASTRARIUM_SEEDS=10000 cargo test -p astrarium-processor --test simulation -- seeds` is the long run;
+//! `ASTRARIUM_SEED=n` replays one.
 
 mod cases;
 mod chaos;
@@ -21,15 +21,15 @@ fn number(name: &str) -> Option<u64> {
 }
 
 fn check(kind: Kind, test: &str, share: u64) {
-    let seeds: Vec<u64> = match number("SIM_SEED") {
+    let seeds: Vec<u64> = match number("ASTRARIUM_SEED") {
         Some(seed) => vec![seed],
-        None => (0..number("SIM_SEEDS").unwrap_or(SEEDS) / share).collect(),
+        None => (0..number("ASTRARIUM_SEEDS").unwrap_or(SEEDS) / share).collect(),
     };
     for seed in seeds {
         let wrong = run(kind, seed);
         assert!(
             wrong.is_empty(),
-            "seed {seed}: {}\nreplay: SIM_SEED={seed} cargo test -p astrarium-processor --test simulation -- {test}",
+            "seed {seed}: {}\nreplay: ASTRARIUM_SEED={seed} cargo test -p astrarium-processor --test simulation -- {test}",
             wrong.join("\n")
         );
     }

@@ -83,7 +83,7 @@ impl World {
             written: Notify::new(),
             stirred: Notify::new(),
             keys,
-            is_traced: std::env::var_os("SIM_TRACE").is_some(),
+            is_traced: std::env::var_os("ASTRARIUM_TRACE").is_some(),
         })
     }
 
@@ -91,7 +91,7 @@ impl World {
         self.data.lock().expect("data")
     }
 
-    /// Prints the story of a seed that is replayed with `SIM_TRACE=1`.
+    /// Prints the story of a seed that is replayed with `ASTRARIUM_TRACE=1`.
     pub fn trace(&self, what: impl FnOnce() -> String) {
         if self.is_traced {
             println!("{:>10.4} {}", self.sim.now().as_secs_f64(), what());

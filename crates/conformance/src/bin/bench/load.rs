@@ -152,7 +152,7 @@ fn id(number: u64) -> String {
 }
 
 /// A document of exactly the size, of the sort that applications keep.
-fn document(number: u64) -> String {
+pub fn document(number: u64) -> String {
     let key = number % KEYS;
     let mut text = format!(
         concat!(
@@ -228,7 +228,7 @@ async fn receive(stream: &mut TcpStream, answer: &mut Vec<u8>, status: &[u8]) ->
 }
 
 /// How long head and body are together, once the head is there.
-fn answer_length(answer: &[u8]) -> io::Result<Option<usize>> {
+pub fn answer_length(answer: &[u8]) -> io::Result<Option<usize>> {
     let Some(head) = find(answer, b"\r\n\r\n") else { return Ok(None) };
     let name = b"content-length: ";
     let at = find(&answer[..head], name)
@@ -238,11 +238,11 @@ fn answer_length(answer: &[u8]) -> io::Result<Option<usize>> {
     Ok(Some(head + 4 + length))
 }
 
-fn find(text: &[u8], what: &[u8]) -> Option<usize> {
+pub fn find(text: &[u8], what: &[u8]) -> Option<usize> {
     text.windows(what.len()).position(|window| window == what)
 }
 
-fn measure(mut latencies: Vec<u32>, took: Duration) -> Measure {
+pub fn measure(mut latencies: Vec<u32>, took: Duration) -> Measure {
     latencies.sort_unstable();
     let at = |share: f64| {
         let index = (latencies.len().saturating_sub(1)) as f64 * share;

@@ -4,6 +4,7 @@
 //! Client and server share the machine. Sides take turns and the best round of each counts, so
 //! that a noisy neighbour hurts neither; where the system allows it, all run at real-time priority.
 
+mod feed;
 mod load;
 mod postgres;
 mod side;
@@ -188,6 +189,7 @@ fn compare(arguments: &Arguments) -> io::Result<Vec<Line>> {
             }
         }
     }
+    lines.extend(feed::lines(arguments, &ours)?);
     if arguments.wants("postgres") {
         lines.extend(beside_postgres(arguments, &ours));
     }
@@ -332,6 +334,7 @@ fn grow(arguments: &Arguments, documents: u64) -> io::Result<Vec<Line>> {
         Ok(best)
     };
     let small = [measure(&ours, &ours.reads(1))?, measure(&ours, &ours.creates(1))?];
+    let small_tail = feed::tail(&ours)?;
     let start = Instant::now();
     let mut step = DOCUMENTS;
     while step < documents {
@@ -345,6 +348,7 @@ fn grow(arguments: &Arguments, documents: u64) -> io::Result<Vec<Line>> {
         );
     }
     let large = [measure(&ours, &ours.reads(1))?, measure(&ours, &ours.creates(1))?];
+    let large_tail = feed::tail(&ours)?;
     let resident = ours.server.resident_kib().unwrap_or(0) as f64 / 1024.0;
     let reopened = Instant::now();
     ours.server.restart()?;
@@ -371,6 +375,13 @@ fn grow(arguments: &Arguments, documents: u64) -> io::Result<Vec<Line>> {
             64,
             large[1],
             small[1],
+            Target::Share(1.0 / 1.5),
+        ),
+        line(
+            &format!("read of the feed's end at {documents}, beside {DOCUMENTS}"),
+            1,
+            large_tail,
+            small_tail,
             Target::Share(1.0 / 1.5),
         ),
         told(format!("memory at {documents} documents"), resident, "MB", Target::AtMost(512.0)),
