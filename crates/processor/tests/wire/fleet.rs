@@ -155,7 +155,7 @@ async fn java_import() {
     assert!(refused.contains("written by the Java library"), "{refused}");
     home.leases.delete_item(&*id, &id, Default::default()).await.unwrap();
 
-    assert_eq!(fleet.import(&[java.clone()], true).await.unwrap().len(), 1);
+    assert_eq!(fleet.import(std::slice::from_ref(&java), true).await.unwrap().len(), 1);
     assert!(home.lease_documents().await.is_empty(), "a dry run writes nothing");
     fleet.import(&[java], false).await.unwrap();
     home.fill("new", 5).await;
