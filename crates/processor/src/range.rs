@@ -2,7 +2,9 @@
 
 mod batch;
 mod end;
+mod read;
 mod redrive;
+mod save;
 mod take;
 mod worker;
 mod write;

@@ -10,36 +10,27 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::batch::Batch;
-use super::write::{NotWritten, put};
+use super::write::NotWritten;
 use super::{Gate, Note, Order, Outcome};
 use crate::change::Change;
-use crate::cut::{self, Cut, KeyRange, Seat, holder};
+use crate::cut::{KeyRange, Seat};
 use crate::env::{Later, Task};
-use crate::feed::{Ask, FeedError, FeedPage};
+use crate::feed::{FeedError, FeedPage};
 use crate::fence::Safety;
-use crate::lease::{Kind, Lease, Owner, extra};
+use crate::lease::{Lease, Owner, extra};
 use crate::monitor::Event;
 use crate::observer::{AnyObserver, CloseReason, Context, LeaseLost};
 use crate::position::Start;
 use crate::shared::Shared;
-use crate::tenure::{Heir, Tenure};
+use crate::tenure::Tenure;
 use crate::window::{Lanes, Mark, Window};
 
-/// Pages that handlers have returned from but not acknowledged themselves; only their positions are
-/// kept, and reading waits beyond.
-const UNACKNOWLEDGED_PAGES_MAX: usize = 100_000;
-/// Page size to halve from when a page is too large and none was set, as the other libraries do.
-const PAGE_ITEMS: u32 = 100;
 /// Shortest wait between polls of a feed that is drained but was busy.
-const POLL_MIN: Duration = Duration::from_millis(100);
+pub(super) const POLL_MIN: Duration = Duration::from_millis(100);
 /// How long a cancelled handler is waited for.
 pub(super) const CANCEL_PATIENCE: Duration = Duration::from_secs(5);
-/// How much of a rate's past is kept per second.
-const RATE_DECAY: f64 = 0.9;
 /// Pages read one change at a time after a range was suspected, before it is trusted again.
 const CAREFUL_PAGES: u64 = 100;
-/// Wait before a read that was refused for good is tried again: a person has to act first.
-const BLOCKED_WAIT: Duration = Duration::from_secs(30);
 
 /// What a read has brought.
 pub(super) enum Brought {
@@ -79,17 +70,17 @@ pub(super) enum Exit {
 }
 
 /// A page whose batches are not all handled.
-struct OpenPage {
-    batches: usize,
-    bytes: usize,
+pub(super) struct OpenPage {
+    pub(super) batches: usize,
+    pub(super) bytes: usize,
 }
 
 /// A batch that waits for its lane.
 pub(super) struct Waiting {
-    context: Context,
-    changes: Vec<Change>,
-    places: Vec<usize>,
-    condemned: bool,
+    pub(super) context: Context,
+    pub(super) changes: Vec<Change>,
+    pub(super) places: Vec<usize>,
+    pub(super) condemned: bool,
 }
 
 pub(crate) struct Worker {
@@ -97,41 +88,41 @@ pub(crate) struct Worker {
     pub(super) tenure: Tenure,
     pub(super) observer: Arc<dyn AnyObserver>,
     pub(super) opened: bool,
-    orders: watch::Receiver<Order>,
-    redrives: watch::Receiver<u64>,
+    pub(super) orders: watch::Receiver<Order>,
+    pub(super) redrives: watch::Receiver<u64>,
     pub(super) redriven: u64,
-    notes: mpsc::UnboundedReceiver<Note>,
+    pub(super) notes: mpsc::UnboundedReceiver<Note>,
     pub(super) notes_in: mpsc::UnboundedSender<Note>,
-    gate: watch::Sender<Gate>,
+    pub(super) gate: watch::Sender<Gate>,
     pub(super) window: Window,
     pub(super) lanes: Lanes<Waiting>,
     pub(super) tasks: Vec<Option<Task>>,
-    open_pages: BTreeMap<u64, OpenPage>,
+    pub(super) open_pages: BTreeMap<u64, OpenPage>,
     /// The last page of which something was handed out.
-    begun: Option<u64>,
+    pub(super) begun: Option<u64>,
     pub(super) parked: Vec<String>,
     pub(super) parked_changed: bool,
     /// Where the next read begins.
-    position: Start,
-    reading: Option<Later<'static, Brought>>,
-    read_at: Duration,
-    read_deadline: Duration,
-    poll_delay: Duration,
-    holder: Option<KeyRange>,
-    stale_ranges: bool,
-    max_items: Option<u32>,
-    failures: u32,
-    writing: Option<Later<'static, Result<Lease, NotWritten>>>,
+    pub(super) position: Start,
+    pub(super) reading: Option<Later<'static, Brought>>,
+    pub(super) read_at: Duration,
+    pub(super) read_deadline: Duration,
+    pub(super) poll_delay: Duration,
+    pub(super) holder: Option<KeyRange>,
+    pub(super) stale_ranges: bool,
+    pub(super) max_items: Option<u32>,
+    pub(super) failures: u32,
+    pub(super) writing: Option<Later<'static, Result<Lease, NotWritten>>>,
     /// What the write that is under way will have saved, and who waits for it.
-    written_mark: Option<Mark>,
-    repliers: Vec<oneshot::Sender<Result<(), LeaseLost>>>,
-    replying: Vec<oneshot::Sender<Result<(), LeaseLost>>>,
-    processed: u64,
-    saved_at: Duration,
+    pub(super) written_mark: Option<Mark>,
+    pub(super) repliers: Vec<oneshot::Sender<Result<(), LeaseLost>>>,
+    pub(super) replying: Vec<oneshot::Sender<Result<(), LeaseLost>>>,
+    pub(super) processed: u64,
+    pub(super) saved_at: Duration,
     /// Pages still to be read with care; how many deaths there were when it was taken.
-    careful: u64,
-    condemn_next: bool,
-    rate: f64,
+    pub(super) careful: u64,
+    pub(super) condemn_next: bool,
+    pub(super) rate: f64,
     pub(super) exit: Option<Exit>,
     pub(super) drain_by: Duration,
     pub(super) cancelled: bool,
@@ -334,97 +325,6 @@ impl Worker {
         }
     }
 
-    fn start_read(&mut self, now: Duration) {
-        let options = &self.shared.options;
-        let ahead: usize = self.open_pages.values().map(|page| page.bytes).sum();
-        let full = self.open_pages.len() > options.prefetch_pages
-            || ahead >= options.prefetch_bytes
-            || self.window.len() >= UNACKNOWLEDGED_PAGES_MAX
-            || (self.careful > 0 && !self.window.is_empty());
-        if self.reading.is_some() || now < self.read_at || full || self.wants_redrive() {
-            return;
-        }
-        let shared = Arc::clone(&self.shared);
-        let Some(range) = self.holder.clone().filter(|_| !self.stale_ranges) else {
-            self.read_deadline = now + options.read_timeout;
-            self.reading =
-                Some(Box::pin(async move { Brought::Ranges(shared.read_ranges().await) }));
-            return;
-        };
-        let wait = Some(options.long_poll).filter(|wait| !wait.is_zero());
-        self.read_deadline = now + options.read_timeout + wait.unwrap_or_default();
-        let lease = &self.tenure.lease;
-        let ask = Ask {
-            range: range.id,
-            span: if lease.kind == Kind::Span { lease.span.clone() } else { None },
-            start: self.position.clone(),
-            max_item_count: if self.careful > 0 { Some(1) } else { self.max_items },
-            wait,
-            mode: options.mode,
-            session_token: options.session_token.clone(),
-        };
-        self.reading = Some(Box::pin(async move { Brought::Page(shared.feed.read(ask).await) }));
-    }
-
-    /// Saves the watermark if it is time, or touches the lease for peers that look at it.
-    fn start_write(&mut self, now: Duration) {
-        let ending = self.exit.is_some();
-        if self.writing.is_some() || ending || !self.is_write_due(now) {
-            return;
-        }
-        let mut draft = self.tenure.draft(self.shared.env.wall(), &Heir::Us);
-        self.fill(&mut draft, now);
-        let (shared, tenure) = (Arc::clone(&self.shared), self.tenure.clone());
-        self.writing = Some(Box::pin(put(shared, tenure, draft)));
-    }
-
-    fn is_write_due(&self, now: Duration) -> bool {
-        let frequency = self.shared.options.checkpoint_frequency;
-        let since = now.saturating_sub(self.saved_at);
-        let touch = self.shared.has_peers() && since >= self.shared.options.beat_interval();
-        let moved = match self.window.reached() {
-            None => self.parked_changed,
-            // Positions without changes are saved at leisure, but the first one at once.
-            Some(mark) if mark.items == 0 => {
-                self.tenure.lease.continuation.is_none()
-                    || since >= self.shared.options.lease_renew_interval
-            }
-            Some(_) => frequency.explicit_checkpoint || frequency.is_due(self.processed, since),
-        };
-        touch || moved || !self.repliers.is_empty()
-    }
-
-    /// Puts into a document what there is to save.
-    pub(super) fn fill(&mut self, draft: &mut Lease, now: Duration) {
-        if let Some(mark) = self.window.take() {
-            draft.continuation = Some(mark.continuation.clone());
-            draft.unset(extra::START);
-            if mark.items > 0 {
-                let since = now.saturating_sub(self.saved_at).as_secs_f64().max(0.001);
-                let keep = RATE_DECAY.powf(since);
-                self.rate = self.rate * keep + (mark.items as f64 / since) * (1.0 - keep);
-                draft.set(extra::RATE, format!("{:.3}", self.rate));
-                draft.set(extra::DONE_AT, mark.newest_at);
-                let per_commit = mark.items as f64 / mark.commits.max(1) as f64;
-                draft.set(extra::ITEMS_PER_COMMIT, format!("{per_commit:.3}"));
-                // With care, a single step is no sign of health yet.
-                self.careful = self.careful.saturating_sub(1);
-                let deaths = u64::from(self.shared.options.error_policy.deaths);
-                draft.set(extra::ATTEMPTS, if self.careful > 0 { deaths } else { 0 });
-            }
-            self.written_mark = Some(mark);
-        }
-        self.parked_changed = false;
-        if self.parked.is_empty() {
-            draft.unset(extra::PARKED);
-        } else {
-            draft.set(extra::PARKED, serde_json::json!(self.parked));
-        }
-        self.replying.append(&mut self.repliers);
-        self.saved_at = now;
-        self.processed = 0;
-    }
-
     /// Waits until one thing has happened, and takes it in.
     async fn await_one(&mut self) {
         let now = self.shared.env.now();
@@ -525,177 +425,7 @@ impl Worker {
         }
     }
 
-    fn written(&mut self, written: Result<Lease, NotWritten>) {
-        let mark = self.written_mark.take();
-        let answer = match written {
-            Ok(lease) => {
-                self.tenure.lease = lease;
-                if mark.is_some() {
-                    let lease = self.tenure.lease.token.clone();
-                    self.shared.tell(&Event::Checkpointed { lease });
-                }
-                Ok(())
-            }
-            Err(NotWritten::Lost) => {
-                self.exit = Some(Exit::Abandon(CloseReason::LeaseLost));
-                Err(LeaseLost)
-            }
-            Err(NotWritten::Refused(why)) => {
-                let message = format!("the lease container refuses a checkpoint: {why}");
-                self.shared.alarm(Some(&self.tenure.lease.token), message);
-                self.exit = Some(Exit::Abandon(CloseReason::Refused));
-                Err(LeaseLost)
-            }
-        };
-        for reply in self.replying.drain(..) {
-            let _ = reply.send(answer);
-        }
-    }
-
-    /// Takes a page in.
-    fn turn(&mut self, page: Result<FeedPage, FeedError>) {
-        let now = self.shared.env.now();
-        let page = match page {
-            Ok(page) => page,
-            Err(wrong) => return self.stumble(wrong, now),
-        };
-        self.failures = 0;
-        if self.max_items < self.shared.options.max_item_count
-            || (self.max_items.is_some() && self.shared.options.max_item_count.is_none())
-        {
-            self.grow();
-        }
-        let lease = self.tenure.lease.token.clone();
-        self.shared.tell(&Event::Read { lease, items: page.items.len() });
-        if page.items.is_empty() {
-            if !page.waited {
-                self.read_at = now + self.poll_delay;
-                self.poll_delay = (self.poll_delay * 2).min(self.shared.options.feed_poll_delay);
-            }
-        } else {
-            self.poll_delay = POLL_MIN.min(self.shared.options.feed_poll_delay);
-        }
-        let moved = self.position != Start::After(page.continuation.clone());
-        self.position = Start::After(page.continuation.clone());
-        if moved || !page.items.is_empty() {
-            self.accept(page);
-        }
-    }
-
-    fn grow(&mut self) {
-        let doubled = self.max_items.map(|items| items.saturating_mul(2));
-        self.max_items = match (doubled, self.shared.options.max_item_count) {
-            (Some(items), Some(limit)) => Some(items.min(limit)),
-            (Some(items), None) if items < PAGE_ITEMS => Some(items),
-            (_, limit) => limit,
-        };
-    }
-
-    /// Sorts a page's changes into lanes.
-    fn accept(&mut self, page: FeedPage) {
-        let no_keys = [];
-        let paths =
-            if self.shared.needs_keys() { self.shared.feed.key_paths() } else { &no_keys[..] };
-        let bytes = page.items.iter().map(bytes::Bytes::len).sum();
-        let mut lanes: BTreeMap<usize, (Vec<Change>, Vec<usize>)> = BTreeMap::new();
-        let mut mark = Mark { continuation: page.continuation.clone(), ..Mark::default() };
-        let mut last_lsn = None;
-        for (place, raw) in page.items.into_iter().enumerate() {
-            let change = Change::new(raw, paths);
-            mark.items += 1;
-            mark.commits += u64::from(last_lsn != Some(change.lsn()));
-            last_lsn = Some(change.lsn());
-            mark.newest_at = mark.newest_at.max(change.at());
-            let lane = lane_of(change.key(), self.shared.options.lanes);
-            let (changes, places) = lanes.entry(lane).or_default();
-            changes.push(change);
-            places.push(place);
-        }
-        self.processed += mark.items;
-        let sequence = self.window.push(mark, lanes.len());
-        if lanes.is_empty() {
-            return;
-        }
-        self.open_pages.insert(sequence, OpenPage { batches: lanes.len(), bytes });
-        let headers = Arc::new(page.headers);
-        let condemned = std::mem::take(&mut self.condemn_next);
-        for (lane, (changes, places)) in lanes {
-            let lsn = changes.iter().map(Change::lsn).max().unwrap_or(0);
-            let context =
-                self.context(lsn, page.continuation.clone(), Arc::clone(&headers), sequence);
-            self.lanes.push(lane, Waiting { context, changes, places, condemned });
-        }
-    }
-
-    /// No page this time.
-    fn stumble(&mut self, wrong: FeedError, now: Duration) {
-        self.failures = self.failures.saturating_add(1);
-        let token = self.tenure.lease.token.clone();
-        let backoff = crate::policy::Backoff {
-            max: self.shared.options.feed_poll_delay,
-            ..crate::policy::Backoff::default()
-        };
-        let wait = backoff.wait(self.failures, self.shared.env.random());
-        self.read_at = now + wait;
-        match wrong {
-            FeedError::Gone => self.stale_ranges = true,
-            FeedError::Throttled(asked) => self.read_at = now + asked.max(wait),
-            FeedError::TooLarge => {
-                let items = self.max_items.unwrap_or(PAGE_ITEMS);
-                if items <= 1 {
-                    let message = "a single transaction is larger than a page can be";
-                    self.shared.alarm(Some(&token), message);
-                    self.read_at = now + BLOCKED_WAIT;
-                    return;
-                }
-                self.max_items = Some(items / 2);
-                self.read_at = now;
-            }
-            FeedError::ContainerGone(why) => {
-                self.shared.alarm(Some(&token), format!("the monitored container is gone: {why}"));
-                self.exit.get_or_insert(Exit::Release(CloseReason::ResourceGone));
-            }
-            FeedError::HistoryLost(why) => {
-                let message = format!(
-                    "changes after the saved position are no longer kept, and nothing was skipped: seek to a position that is ({why})"
-                );
-                self.shared.alarm(Some(&token), message);
-                self.read_at = now + BLOCKED_WAIT;
-            }
-            FeedError::Refused { .. } => {
-                self.shared.alarm(Some(&token), wrong.to_string());
-                self.read_at = now + BLOCKED_WAIT;
-            }
-            FeedError::Session | FeedError::Transient(_) => {
-                self.shared.retrying(Some(&token), wrong);
-            }
-        }
-    }
-
-    /// Finds out where to read after the ranges were asked for.
-    fn route(&mut self, ranges: Result<Vec<KeyRange>, FeedError>) {
-        let now = self.shared.env.now();
-        let ranges = match ranges {
-            Ok(ranges) => ranges,
-            Err(wrong) => return self.stumble(wrong, now),
-        };
-        let lease = &self.tenure.lease;
-        if let Some(range) = holder(lease, &ranges) {
-            self.holder = Some(range.clone());
-            self.stale_ranges = false;
-            return;
-        }
-        match cut::cut(lease, &ranges) {
-            Cut::Children(seats) => self.exit = Some(Exit::Divide(seats)),
-            Cut::Stay | Cut::Lost => {
-                let message = "no partition key range holds what this lease covers";
-                self.shared.alarm(Some(&lease.token), message);
-                self.read_at = now + BLOCKED_WAIT;
-            }
-        }
-    }
-
-    fn wants_redrive(&self) -> bool {
+    pub(super) fn wants_redrive(&self) -> bool {
         self.shared.letters.is_some() && *self.redrives.borrow() > self.redriven
     }
 
@@ -703,23 +433,8 @@ impl Worker {
         *self.redrives.borrow()
     }
 
-    /// Tells those who wait for a position to be saved.
-    pub(super) fn answer(&mut self, saved: bool) {
-        for reply in self.replying.drain(..) {
-            let _ = reply.send(if saved { Ok(()) } else { Err(LeaseLost) });
-        }
-    }
-
     /// Whether a handler goes on though it was cancelled.
     pub(super) fn is_stuck(&self) -> bool {
         self.lanes.busy() > 0
     }
-}
-
-/// The lane of a key. All processes agree, though nothing depends on it.
-fn lane_of(key: &str, lanes: usize) -> usize {
-    use std::hash::{BuildHasher as _, Hasher as _};
-    let mut hasher = foldhash::fast::FixedState::with_seed(0).build_hasher();
-    hasher.write(key.as_bytes());
-    (hasher.finish() % lanes.max(1) as u64) as usize
 }

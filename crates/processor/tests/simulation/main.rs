@@ -3,12 +3,14 @@
 //! `ASTRARIUM_SEEDS=10000 cargo test -p astrarium-processor --test simulation -- seeds` is the long run;
 //! `ASTRARIUM_SEED=n` replays one.
 
-mod cases;
+mod balancing;
 mod chaos;
 mod dotnet;
 mod executor;
 mod fleet;
 mod ledger;
+mod room;
+mod troubles;
 mod world;
 
 use chaos::{Kind, run};

@@ -50,6 +50,10 @@ pub struct Data {
     pub keeps_all: bool,
     /// Dead letters are not taken.
     pub no_letters: bool,
+    /// Reads of the feed are not answered.
+    pub hangs: bool,
+    /// Pages with changes that were handed out.
+    pub pages: u64,
     /// Requests to the lease container, by process.
     pub requests: BTreeMap<Process, u64>,
 }
@@ -460,6 +464,9 @@ impl Feed for SimFeed {
     fn read(&self, ask: Ask) -> Later<'_, Result<FeedPage, FeedError>> {
         Box::pin(async move {
             self.fault().await?;
+            if self.world.data().hangs {
+                std::future::pending::<()>().await;
+            }
             let after = position(&ask.start, self.world.data().lsn);
             let until = self.world.sim.now() + ask.wait.unwrap_or_default();
             loop {
@@ -467,6 +474,7 @@ impl Feed for SimFeed {
                 let page = self.world.page(&ask, after).ok_or(FeedError::Gone)?;
                 let now = self.world.sim.now();
                 if !page.items.is_empty() || now >= until {
+                    self.world.data().pages += u64::from(!page.items.is_empty());
                     self.world.sim.sleep(self.world.delay()).await;
                     return Ok(page);
                 }
