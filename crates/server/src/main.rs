@@ -1,5 +1,7 @@
 //! The `astrarium` program: reads its settings, opens the data, serves until told to stop.
 
+mod tools;
+
 use std::io::{IsTerminal as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
 use std::process::ExitCode;
@@ -21,9 +23,17 @@ fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|word| word == SCRIPT_WORKER) {
         return engine::script_worker();
     }
-    let arguments = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    let words: Vec<String> =
+        std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    if tools::is_command(&words) {
+        return match tools::run(&words) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(wrong) => failed(&wrong, 1),
+        };
+    }
     let read_file = |path: &str| std::fs::read_to_string(path).map_err(|e| format!("{path}: {e}"));
-    let loaded = match settings::load(arguments, |name| std::env::var(name).ok(), read_file) {
+    let loaded = match settings::load(words.into_iter(), |name| std::env::var(name).ok(), read_file)
+    {
         Ok(loaded) => loaded,
         Err(wrong) => return failed(&wrong, 2),
     };
