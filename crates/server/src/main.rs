@@ -32,8 +32,7 @@ fn main() -> ExitCode {
         };
     }
     let read_file = |path: &str| std::fs::read_to_string(path).map_err(|e| format!("{path}: {e}"));
-    let loaded = match settings::load(words.into_iter(), |name| std::env::var(name).ok(), read_file)
-    {
+    let loaded = match settings::load(words, |name| std::env::var(name).ok(), read_file) {
         Ok(loaded) => loaded,
         Err(wrong) => return failed(&wrong, 2),
     };

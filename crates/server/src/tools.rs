@@ -1,9 +1,10 @@
-//! The commands that work on a feed rather than serve one: `astrarium processor …` and
-//! `astrarium replicate`. They speak to any endpoint of the protocol, and to nothing else.
+//! The commands that work on a feed rather than serve one: `astrarium processor …`,
+//! `astrarium replicate` and `astrarium ranges …`. They speak to any endpoint of the protocol, and to nothing else.
 
 mod arguments;
 mod manage;
 mod place;
+mod ranges;
 mod replicate;
 mod run;
 mod sink;
@@ -22,6 +23,9 @@ astrarium processor deadletter list|redrive [ID…]
 astrarium processor leases export|import FILE [--dry-run]
 astrarium replicate            copy a container into another one and keep it up to date
                                (--to-database, --to-container, --until-caught-up)
+astrarium ranges list          partition key ranges: id, from, to, parents
+astrarium ranges split ID      cut one in two, online
+astrarium ranges merge ID ID…  make neighbours one, online
 
 Which feed:
   --endpoint URL --key KEY     or --connection-string TEXT, or ASTRARIUM_CONNECTION_STRING
@@ -45,7 +49,7 @@ For run:
 
 /// Whether these words are a command of ours.
 pub fn is_command(words: &[String]) -> bool {
-    matches!(words.first().map(String::as_str), Some("processor" | "replicate"))
+    matches!(words.first().map(String::as_str), Some("processor" | "replicate" | "ranges"))
 }
 
 /// Carries a command out.
@@ -66,6 +70,7 @@ pub fn run(words: &[String]) -> Result<(), String> {
             "run" => run::run(&arguments).await,
             "status" => status::status(&arguments).await,
             "replicate" => replicate::replicate(&arguments).await,
+            word if word.starts_with("ranges") => ranges::ranges(word, &arguments).await,
             other => manage::manage(other, &arguments).await,
         }
     })
@@ -105,6 +110,10 @@ const NAMES: &[&str] = &[
 fn split<'a>(words: &'a [&'a str]) -> Result<(&'a str, &'a [&'a str]), String> {
     match words {
         ["replicate", rest @ ..] => Ok(("replicate", rest)),
+        ["ranges", "list", rest @ ..] => Ok(("ranges list", rest)),
+        ["ranges", "split", rest @ ..] => Ok(("ranges split", rest)),
+        ["ranges", "merge", rest @ ..] => Ok(("ranges merge", rest)),
+        ["ranges", ..] => Err(HELP.to_owned()),
         [] | ["processor"] | ["processor", "help" | "--help", ..] => Ok(("help", &[])),
         ["processor", "deadletter", "list", rest @ ..] => Ok(("deadletter list", rest)),
         ["processor", "deadletter", "redrive", rest @ ..] => Ok(("deadletter redrive", rest)),

@@ -52,6 +52,11 @@ pub(crate) fn is_row(key: &[u8]) -> bool {
     ROWS.0[..] <= *key && *key < ROWS.1[..]
 }
 
+/// The first boundary of a character at or after a place, or the end.
+fn char_boundary_from(text: &str, at: usize) -> usize {
+    (at..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len())
+}
+
 /// A path, as rows know it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct PathId(pub u64);
@@ -108,7 +113,7 @@ pub(crate) fn put_value(value: &Value<'_>, out: &mut Vec<u8>) {
         Value::String(text) if text.len() > TEXT_BYTES => {
             out.push(tag(Type::String));
             let at = out.len();
-            text_key_into(&text[..text.ceil_char_boundary(TEXT_BYTES + 1)], out);
+            text_key_into(&text[..char_boundary_from(text, TEXT_BYTES + 1)], out);
             let kept = kept(&out[at..], 0).expect("the text is longer than what is kept");
             out.truncate(at + kept);
             out.extend_from_slice(&CUT);
@@ -228,11 +233,11 @@ pub(crate) struct RowKey {
 impl RowKey {
     /// Reads a key of any index.
     pub fn read(key: &[u8]) -> Option<Self> {
-        let (values_at, count, descending) = match key.first()? {
-            &RANGE => (HEAD_BYTES, 1, 0),
-            &SPATIAL => return Self::fixed(key, 8),
-            &VECTOR => return Self::fixed(key, 2),
-            &COMPOSITE => (HEAD_BYTES + 2, *key.get(HEAD_BYTES)?, *key.get(HEAD_BYTES + 1)?),
+        let (values_at, count, descending) = match *key.first()? {
+            RANGE => (HEAD_BYTES, 1, 0),
+            SPATIAL => return Self::fixed(key, 8),
+            VECTOR => return Self::fixed(key, 2),
+            COMPOSITE => (HEAD_BYTES + 2, *key.get(HEAD_BYTES)?, *key.get(HEAD_BYTES + 1)?),
             _ => return None,
         };
         let mut item_at = values_at;

@@ -188,3 +188,24 @@ async fn a_fleet_is_managed_from_the_terminal() {
         assert!(!worked && text.contains(wrong), "{text}");
     }
 }
+
+/// Ranges are split and merged from the command line, and listed as they are then.
+#[tokio::test]
+async fn ranges_are_split_and_merged_by_hand() {
+    let home = Home::new(1).await;
+    home.fill("item", 30).await;
+    let ids = |words: &[&str]| {
+        let done = astrarium(&home, words).output().unwrap();
+        assert!(done.status.success(), "{done:?}");
+        let shown = String::from_utf8_lossy(&done.stdout).into_owned();
+        let ids = shown.lines().filter_map(|line| line.split('\t').next().map(str::to_owned));
+        ids.collect::<Vec<_>>()
+    };
+    assert_eq!(ids(&["ranges", "list"]), ["0"]);
+    assert_eq!(ids(&["ranges", "split", "0"]), ["1", "2"]);
+    assert_eq!(ids(&["ranges", "merge", "1", "2"]), ["3"]);
+    assert_eq!(home.all_documents(&home.container).await.len(), 30);
+    let wrong = astrarium(&home, &["ranges", "split", "0"]).output().unwrap();
+    assert!(!wrong.status.success());
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("range"), "{wrong:?}");
+}

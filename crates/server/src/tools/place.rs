@@ -2,19 +2,31 @@
 
 use std::sync::Arc;
 
-use client::{Credential, Options as ClientOptions, Trust};
+use client::{Account, Client, Container, Credential, Options as ClientOptions, Trust};
 use processor::{Builder, Options, Site};
 
 use super::arguments::Arguments;
 
 /// The monitored container.
 pub fn site(arguments: &Arguments) -> Result<Site, String> {
-    let (endpoint, key) = account(arguments)?;
-    let trust = if arguments.flag("insecure") { Trust::AnyOnLoopback } else { Trust::System };
-    let options = ClientOptions { trust, ..ClientOptions::default() };
-    let key = Credential::key(&key).map_err(|error| error.to_string())?;
+    let (endpoint, key, options) = how(arguments)?;
     let (database, container) = (arguments.need("database")?, arguments.need("container")?);
     Site::new(&endpoint, key, options, database, container).map_err(|error| error.to_string())
+}
+
+/// The container itself.
+pub fn container(arguments: &Arguments) -> Result<Container, String> {
+    let (endpoint, key, options) = how(arguments)?;
+    let (database, container) = (arguments.need("database")?, arguments.need("container")?);
+    let client = Account::new(&endpoint, key).and_then(|account| Client::new(account, options));
+    Ok(client.map_err(|error| error.to_string())?.container(database, container))
+}
+
+fn how(arguments: &Arguments) -> Result<(String, Credential, ClientOptions), String> {
+    let (endpoint, key) = account(arguments)?;
+    let trust = if arguments.flag("insecure") { Trust::AnyOnLoopback } else { Trust::System };
+    let key = Credential::key(&key).map_err(|error| error.to_string())?;
+    Ok((endpoint, key, ClientOptions { trust, ..ClientOptions::default() }))
 }
 
 fn account(arguments: &Arguments) -> Result<(String, String), String> {

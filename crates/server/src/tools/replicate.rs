@@ -119,8 +119,8 @@ impl Copier {
             !matches!(name.as_str(), "_rid" | "_self" | "_etag" | "_attachments" | "_ts" | "_lsn")
         });
         let value = |path: &String| {
-            let parts = path.trim_start_matches('/').split('/');
-            let found = parts.fold(Some(&item), |value, part| value?.get(part.trim_matches('"')));
+            let mut parts = path.trim_start_matches('/').split('/');
+            let found = parts.try_fold(&item, |value, part| value.get(part.trim_matches('"')));
             found.cloned().unwrap_or_else(|| Value::Object(serde_json::Map::new()))
         };
         let key = PartitionKey::levels(self.paths.iter().map(value));
