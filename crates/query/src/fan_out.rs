@@ -62,6 +62,11 @@ pub struct Info {
 }
 
 impl Statement {
+    /// Where the rows can be, by what the filter says of the partition key: in order, apart.
+    pub fn key_ranges(&self, key: &Definition) -> Vec<EpkRange> {
+        ranges::of(self, key)
+    }
+
     /// The plan of the query for a client that fans out over a container.
     pub fn fan_out(&self, key: &Definition) -> Result<FanOut> {
         let ranges = ranges::of(self, key);

@@ -196,21 +196,41 @@ impl Scan {
 }
 
 impl Plan {
-    /// The scans that are read.
-    pub(crate) fn used(&self) -> Vec<Scan> {
-        if let Some(scan) = &self.count {
-            return vec![scan.clone()];
+    /// The indexes that are read, each once.
+    pub(crate) fn indexes<S: Source>(&self, source: &S) -> Vec<String> {
+        let scans: Vec<&Scan> = match (&self.count, &self.extremes, &self.order, &self.access) {
+            (Some(scan), ..) => vec![scan],
+            (None, Some(scans), ..) => scans.iter().collect(),
+            (None, None, Some(order), _) => vec![&order.scan],
+            (None, None, None, Access::Stream(scan)) => vec![scan],
+            (None, None, None, Access::Keys(lookup)) => lookup.scans(),
+            (None, None, None, Access::Documents | Access::Nothing | Access::Items(_)) => {
+                Vec::new()
+            }
+        };
+        let mut names: Vec<String> =
+            scans.into_iter().filter_map(|scan| index_name(scan, source)).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+}
+
+/// An index as policies name its paths.
+fn index_name<S: Source>(scan: &Scan, source: &S) -> Option<String> {
+    match scan {
+        Scan::Range { path, .. } | Scan::Spatial { path, .. } | Scan::Word { path, .. } => {
+            Some(path.to_string())
         }
-        if let Some(scans) = &self.extremes {
-            return scans.clone();
-        }
-        if let Some(order) = &self.order {
-            return vec![order.scan.clone()];
-        }
-        match &self.access {
-            Access::Documents | Access::Nothing | Access::Items(_) => Vec::new(),
-            Access::Stream(scan) => vec![scan.clone()],
-            Access::Keys(lookup) => lookup.scans().into_iter().cloned().collect(),
+        Scan::Composite { index, .. } => {
+            let column = |(path, descending): &(IndexPath, bool)| {
+                let path = path.to_string();
+                let path = path.strip_suffix("/?").unwrap_or(&path);
+                format!("{path} {}", if *descending { "DESC" } else { "ASC" })
+            };
+            let columns: Vec<String> =
+                source.composites().get(*index)?.iter().map(column).collect();
+            Some(columns.join(", "))
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::bound::Block;
 use crate::eval::{Context, Frame};
 use crate::limits;
 use crate::plan::{Access, Plan};
-use crate::source::{Scan, Source};
+use crate::source::Source;
 use crate::statement::Statement;
 use crate::world::{Budget, World};
 
@@ -60,8 +60,9 @@ pub struct Metrics {
     pub output_bytes: u64,
     /// What was read, for people.
     pub plan: String,
-    /// The indexes that were read.
-    pub used: Vec<Scan>,
+    /// The indexes that were read, as policies name their paths: `/a/?`, or for a composite index
+    /// `/a ASC, /b DESC`.
+    pub indexes: Vec<String>,
 }
 
 impl Statement {
@@ -101,7 +102,7 @@ impl Statement {
         }
         let plan = Plan::of(self, source, &place).await?;
         sheet.metrics.plan = plan.to_string();
-        sheet.metrics.used = plan.used();
+        sheet.metrics.indexes = plan.indexes(source);
         let run = Run { statement: self, source, context: &context, plan };
         if run.bound().order.rank.is_some() {
             run.ranked(sheet, place).await
