@@ -221,8 +221,15 @@ pub struct QueryMetrics {
 
 impl From<query::Metrics> for QueryMetrics {
     fn from(metrics: query::Metrics) -> Self {
-        let query::Metrics { documents, document_bytes, entries, kept, output_bytes, plan, indexes } =
-            metrics;
+        let query::Metrics {
+            documents,
+            document_bytes,
+            entries,
+            kept,
+            output_bytes,
+            plan,
+            indexes,
+        } = metrics;
         Self { documents, document_bytes, entries, kept, output_bytes, plan, indexes }
     }
 }

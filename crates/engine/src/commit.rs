@@ -311,8 +311,7 @@ impl Partition {
     ) -> Result<T> {
         let mut reads = Reads::default();
         {
-            let (view, bodies) =
-                (self.owner.published(), self.writer().indexing.reads_bodies());
+            let (view, bodies) = (self.owner.published(), self.writer().indexing.reads_bodies());
             reads.add(&*view, places).await?;
             reads.follow(&*view, bodies).await?;
         }

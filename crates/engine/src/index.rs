@@ -99,7 +99,8 @@ impl Indexes {
             Some(Step::Name(name)) => self.rules.computed_named(name),
             _ => None,
         };
-        let known = computed.is_none_or(|one| self.computed.iter().any(|(name, _)| *name == one.name));
+        let known =
+            computed.is_none_or(|one| self.computed.iter().any(|(name, _)| *name == one.name));
         known && self.rules.indexes(steps)
     }
 }

@@ -40,7 +40,8 @@ mod version;
 pub use api::{
     Answer, At, Changed, ChangesMode, ChangesPage, ChangesRead, ChangesStart, Conditions,
     CreateOptions, Created, Detail, ItemPage, ItemWrite, Link, Migration, Operation, Page, Query,
-    QueryMetrics, QueryPage, Range, RangeLag, Ranges, ReplaceOptions, Resource, ResourcePage, Scope,
+    QueryMetrics, QueryPage, Range, RangeLag, Ranges, ReplaceOptions, Resource, ResourcePage,
+    Scope,
 };
 pub use catalog::{Engine, Options};
 pub use changes::ChangesFilter;

@@ -60,9 +60,9 @@ impl Container {
         let rows = page.items.unwrap_or(limits::PAGE_ITEMS_DEFAULT).min(limits::PAGE_ITEMS);
         let want = Want { rows, bytes: limits::PAGE_BYTES };
         let found = statement.page(&snapshot, &Here(&self.env), want, resume.as_deref()).await?;
-        let continuation = found.resume.map(|position| {
-            Continuation { kind: CONTINUATION_KIND, scope, position }.encode()
-        });
+        let continuation = found
+            .resume
+            .map(|position| Continuation { kind: CONTINUATION_KIND, scope, position }.encode());
         let took_ms = self.env.now_ms().saturating_sub(began_ms);
         Ok(QueryPage { rows: found.rows, continuation, metrics: found.metrics.into(), took_ms })
     }
@@ -136,7 +136,9 @@ pub(crate) struct Here<'a>(pub &'a Env);
 impl World for Here<'_> {
     fn now_ticks(&self) -> i64 {
         const TICKS_PER_MS: i64 = 10_000;
-        i64::try_from(self.0.now_ms()).unwrap_or(i64::MAX / TICKS_PER_MS).saturating_mul(TICKS_PER_MS)
+        i64::try_from(self.0.now_ms())
+            .unwrap_or(i64::MAX / TICKS_PER_MS)
+            .saturating_mul(TICKS_PER_MS)
     }
 
     fn random(&self) -> f64 {

@@ -18,16 +18,14 @@ use model::epk::EpkRange;
 use model::policy::{ContainerDefinition, Step};
 use model::token::Session;
 use model::{Result, limits};
-use query::source::{
-    Breath, Chunk, Composite, Document, Entry, IndexPath, PathStep, Scan, Source,
-};
+use query::source::{Breath, Chunk, Composite, Document, Entry, IndexPath, PathStep, Scan, Source};
 
 use crate::Container;
 use crate::api::{Scope, storage};
 use crate::container::Span;
 use crate::feed::start;
-use crate::index::{Indexes, Indexing};
 use crate::index::key::{self, PathId};
+use crate::index::{Indexes, Indexing};
 use crate::item::body_of;
 use crate::keys::{self, Head, Slot};
 use bounds::Columns;
@@ -106,13 +104,11 @@ impl<'a> Snapshot<'a> {
 
     /// Composite indexes that all views have.
     fn known_composites(&self) -> Vec<Composite> {
-        let path = |names: &[String]| {
-            IndexPath(names.iter().cloned().map(PathStep::Member).collect())
-        };
+        let path =
+            |names: &[String]| IndexPath(names.iter().cloned().map(PathStep::Member).collect());
         let declared = &self.definition.index_rules.composites;
-        let known = declared.iter().filter(|one| {
-            self.all_rules(|rules| rules.composites.contains(one))
-        });
+        let known =
+            declared.iter().filter(|one| self.all_rules(|rules| rules.composites.contains(one)));
         known
             .map(|paths| paths.iter().map(|one| (path(&one.names), one.descending)).collect())
             .collect()
@@ -150,8 +146,7 @@ impl<'a> Snapshot<'a> {
                 let id = |(path, descending): &(IndexPath, bool)| {
                     (PathId::of(&steps(path)), *descending)
                 };
-                crate::index::Composite::of(composite.iter().map(id).collect())
-                    .put_head(&mut head);
+                crate::index::Composite::of(composite.iter().map(id).collect()).put_head(&mut head);
                 let mask = |(_, descending): &(IndexPath, bool)| if *descending { 0xFF } else { 0 };
                 Lookup {
                     head,
@@ -191,9 +186,9 @@ impl<'a> Snapshot<'a> {
         let mut alive = Vec::with_capacity(stored.len());
         for slot in stored {
             let row = Slot::item(slot.as_ref())?;
-            alive.push(row.is_some_and(|row| {
-                !row.expired(self.definition.default_ttl, self.now_seconds)
-            }));
+            alive.push(
+                row.is_some_and(|row| !row.expired(self.definition.default_ttl, self.now_seconds)),
+            );
         }
         let mut alive = alive.into_iter();
         entries.retain(|_| alive.next().unwrap_or(false));
@@ -297,12 +292,7 @@ impl Source for Snapshot<'_> {
         Ok(true)
     }
 
-    async fn scan(
-        &self,
-        scan: &Scan,
-        after: Option<&Entry>,
-        limit: usize,
-    ) -> Result<Chunk<Entry>> {
+    async fn scan(&self, scan: &Scan, after: Option<&Entry>, limit: usize) -> Result<Chunk<Entry>> {
         if let Scan::Spatial { path, bounds } = scan {
             return self.places(path, bounds, after, limit).await;
         }

@@ -15,14 +15,20 @@ struct Dice(u64);
 
 impl Dice {
     fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % end
     }
 }
 
 async fn check(account: &Account, what: &str) {
     let faults = account.container().index_faults().await.unwrap();
-    assert!(faults.is_empty(), "{what}: {} faults, {:?}", faults.len(), &faults[..faults.len().min(5)]);
+    assert!(
+        faults.is_empty(),
+        "{what}: {} faults, {:?}",
+        faults.len(),
+        &faults[..faults.len().min(5)]
+    );
 }
 
 fn link() -> Link {
@@ -105,7 +111,9 @@ async fn an_expired_item_takes_its_rows_along() {
 
 #[tokio::test]
 async fn a_change_of_policy_is_carried_out_in_the_background() {
-    let account = Account::with(json!({"indexingPolicy": {"indexingMode": "none", "automatic": false}})).await;
+    let account =
+        Account::with(json!({"indexingPolicy": {"indexingMode": "none", "automatic": false}}))
+            .await;
     for id in 0..500 {
         put(&account, id % 7, id, json!({"a": id, "b": [id, "x"]})).await;
     }

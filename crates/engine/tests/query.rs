@@ -72,7 +72,8 @@ fn some_item(dice: &mut Dice, id: usize) -> Value {
     }
     item["l"] = (0..dice.below(4)).map(|_| some_scalar(dice)).collect();
     if dice.below(3) > 0 {
-        item["o"] = json!({"x": some_scalar(dice), "t": [{"k": dice.below(3), "v": some_scalar(dice)}]});
+        item["o"] =
+            json!({"x": some_scalar(dice), "t": [{"k": dice.below(3), "v": some_scalar(dice)}]});
     }
     item
 }
@@ -135,7 +136,10 @@ fn some_query(dice: &mut Dice) -> Asked {
     };
     let (text, order) = match dice.below(9) {
         0 => (format!("SELECT VALUE COUNT(1) FROM c{filter}"), vec![]),
-        1 => (format!("SELECT c.a, COUNT(1) AS n, MAX(c.n) AS m FROM c{filter} GROUP BY c.a"), vec![]),
+        1 => (
+            format!("SELECT c.a, COUNT(1) AS n, MAX(c.n) AS m FROM c{filter} GROUP BY c.a"),
+            vec![],
+        ),
         2 => (format!("SELECT DISTINCT VALUE c.a FROM c{filter}"), vec![]),
         3 => (format!("SELECT c.id, v FROM c JOIN v IN c.l{filter}"), vec![]),
         4 => (format!("SELECT MIN(c.n) AS a, MAX(c.n) AS b, SUM(c.n) AS s FROM c{filter}"), vec![]),
@@ -249,7 +253,10 @@ async fn rows_are_the_same_by_index_and_by_scan() {
             for _ in 0..40 {
                 let Asked { text, order } = some_query(&mut dice);
                 let scope = match dice.below(4) {
-                    0 => Scope::Key(PartitionKey(vec![Component::String(format!("k{}", dice.below(7)))])),
+                    0 => Scope::Key(PartitionKey(vec![Component::String(format!(
+                        "k{}",
+                        dice.below(7)
+                    ))])),
                     _ => Scope::Everything,
                 };
                 let rows = all_pages(&mut account, &mut dice, &scope, &text).await;

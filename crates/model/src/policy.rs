@@ -22,7 +22,9 @@ use crate::{
 };
 
 pub use change_feed::ChangeFeedPolicy;
-pub use index_rules::{CompositePath, ComputedProperty, IndexRules, Place, SpatialIndex, Step, VectorIndex};
+pub use index_rules::{
+    CompositePath, ComputedProperty, IndexRules, Place, SpatialIndex, Step, VectorIndex,
+};
 pub use indexing::IndexingSummary;
 
 /// Version of a partition key whose definition names none. The service reads a missing version

@@ -69,7 +69,8 @@ impl Frame {
         let Some(kind) = json::at_path(raw, &["type"]).and_then(json::unescape) else {
             return Vec::new();
         };
-        let known = ["Point", "LineString", "Polygon", "MultiPoint", "MultiLineString", "MultiPolygon"];
+        let known =
+            ["Point", "LineString", "Polygon", "MultiPoint", "MultiLineString", "MultiPolygon"];
         let coordinates = json::at_path(raw, &["coordinates"]);
         let (true, Some(coordinates)) = (known.contains(&kind.as_ref()), coordinates) else {
             return Vec::new();
@@ -120,8 +121,14 @@ impl Frame {
             cells.dedup();
             return cells;
         }
-        let low = (self.place(area.west, self.west, self.east), self.place(area.south, self.south, self.north));
-        let high = (self.place(area.east, self.west, self.east), self.place(area.north, self.south, self.north));
+        let low = (
+            self.place(area.west, self.west, self.east),
+            self.place(area.south, self.south, self.north),
+        );
+        let high = (
+            self.place(area.east, self.west, self.east),
+            self.place(area.north, self.south, self.north),
+        );
         match refine {
             None => Cell::around(low, high, most),
             Some(levels) => Cell::refined(low, high, most, levels),
@@ -236,8 +243,10 @@ impl Cell {
     fn around(low: (u64, u64), high: (u64, u64), most: usize) -> Vec<u64> {
         for level in (0..=LEVELS).rev() {
             let shift = LEVELS - level;
-            let (columns, rows) =
-                ((high.0 >> shift) - (low.0 >> shift) + 1, (high.1 >> shift) - (low.1 >> shift) + 1);
+            let (columns, rows) = (
+                (high.0 >> shift) - (low.0 >> shift) + 1,
+                (high.1 >> shift) - (low.1 >> shift) + 1,
+            );
             if columns.saturating_mul(rows) <= most as u64 {
                 let mut cells = Vec::new();
                 for x in low.0 >> shift..=high.0 >> shift {
@@ -263,7 +272,8 @@ impl Cell {
             if apart {
                 continue;
             }
-            let inside = x >= low.0 && y >= low.1 && x + size - 1 <= high.0 && y + size - 1 <= high.1;
+            let inside =
+                x >= low.0 && y >= low.1 && x + size - 1 <= high.0 && y + size - 1 <= high.1;
             if inside || level == levels || done.len() + open.len() + 4 > most {
                 done.push(Self::at(x, y, level).0);
                 continue;
@@ -359,15 +369,23 @@ mod tests {
 
     #[test]
     fn what_is_no_geometry_has_no_cells() {
-        for text in ["{}", "1", r#"{"type":"Point"}"#, r#"{"type":"Point","coordinates":["a","b"]}"#,
-            r#"{"type":"Circle","coordinates":[1,2]}"#, r#"{"type":"Point","coordinates":[1]}"#] {
+        for text in [
+            "{}",
+            "1",
+            r#"{"type":"Point"}"#,
+            r#"{"type":"Point","coordinates":["a","b"]}"#,
+            r#"{"type":"Circle","coordinates":[1,2]}"#,
+            r#"{"type":"Point","coordinates":[1]}"#,
+        ] {
             assert!(GLOBE.geometry_cells(text.as_bytes()).is_empty(), "{text}");
         }
     }
 
     #[test]
     fn a_search_is_a_few_stretches() {
-        for area in [area(-180.0, -90.0, 180.0, 90.0), area(1.0, 1.0, 1.0, 1.0), area(-1e9, 0.0, 1e9, 1e-9)] {
+        for area in
+            [area(-180.0, -90.0, 180.0, 90.0), area(1.0, 1.0, 1.0, 1.0), area(-1e9, 0.0, 1e9, 1e-9)]
+        {
             assert!(GLOBE.search(area).len() <= SEARCH_CELLS * (LEVELS as usize + 1));
         }
         assert_eq!(GLOBE.search(area(-180.0, -90.0, 180.0, 90.0)), [Cell::WHOLE.within()]);

@@ -66,7 +66,8 @@ impl Presence {
                 watch.known.add(lsn, change);
             }
         }
-        let stuck = |known: &Known| matches!(known, Known::Counting(seen) if seen.len() > PENDING_MAX);
+        let stuck =
+            |known: &Known| matches!(known, Known::Counting(seen) if seen.len() > PENDING_MAX);
         self.watches.retain(|watch| !stuck(&watch.known));
     }
 

@@ -8,9 +8,7 @@ use bytes::Bytes;
 use model::json::{self, Cursor, Kind};
 use model::policy::{IndexRules, Place};
 use model::{Error, Fault, Result};
-use query::value::{
-    DIGEST_BYTES, Type, Value, content_digest, member_key_into, sort_key_into,
-};
+use query::value::{DIGEST_BYTES, Type, Value, content_digest, member_key_into, sort_key_into};
 use query::world::World;
 
 use super::geo::Frame;
@@ -429,8 +427,18 @@ mod tests {
     #[track_caller]
     fn check(body: &str, expect: &[(&str, &str)]) {
         let all = [
-            "/a", "/a/b", "/a/[]", "/a/[]/x", "/a/[]/x/[]", "/b", "/c", "/c/a", "/c/b", "/c/b/[]",
-            "/c/b/[]/c", "/id",
+            "/a",
+            "/a/b",
+            "/a/[]",
+            "/a/[]/x",
+            "/a/[]/x/[]",
+            "/b",
+            "/c",
+            "/c/a",
+            "/c/b",
+            "/c/b/[]",
+            "/c/b/[]/c",
+            "/id",
         ];
         let rows = rows(&indexes(json!({})), b"KEY", body.as_bytes()).unwrap();
         let mut got: Vec<(String, Vec<u8>)> = Vec::new();

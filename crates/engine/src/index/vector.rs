@@ -136,7 +136,9 @@ mod tests {
     use super::*;
 
     fn some(seed: u64, dimensions: usize) -> Vec<f32> {
-        (0..dimensions).map(|at| (mixed(seed * 1_000_003 + at as u64) >> 40) as f32 / 8e6 - 1.0).collect()
+        (0..dimensions)
+            .map(|at| (mixed(seed * 1_000_003 + at as u64) >> 40) as f32 / 8e6 - 1.0)
+            .collect()
     }
 
     #[test]

@@ -85,7 +85,11 @@ impl Columns {
             match Column::of(&key[at..], *mask) {
                 Column::Whole(length) => at += length,
                 Column::Long(kept) => {
-                    return Translated { bytes: key[..at + kept].to_vec(), wider: true, whole: false };
+                    return Translated {
+                        bytes: key[..at + kept].to_vec(),
+                        wider: true,
+                        whole: false,
+                    };
                 }
                 Column::Part => {
                     return Translated { bytes: key.to_vec(), wider: false, whole: false };

@@ -39,7 +39,8 @@ impl Snapshot<'_> {
     async fn part_estimate(&self, part: &Part, lookup: &Lookup) -> Result<u64> {
         let bounds = lookup.rows(part, None);
         let probe = rows(part, &bounds, PROBE_ROWS, false).await?;
-        let (Some(first), Some(last), true) = (probe.first(), probe.last(), probe.len() == PROBE_ROWS)
+        let (Some(first), Some(last), true) =
+            (probe.first(), probe.last(), probe.len() == PROBE_ROWS)
         else {
             return Ok(probe.len() as u64);
         };
@@ -115,15 +116,7 @@ async fn rows(
 }
 
 fn scan(from: Bound<Bytes>, to: Bound<Bytes>, rows: usize, reverse: bool) -> Scan {
-    Scan {
-        keyspace: Keyspace::Index,
-        from,
-        to,
-        reverse,
-        rows,
-        bytes: usize::MAX,
-        keys_only: true,
-    }
+    Scan { keyspace: Keyspace::Index, from, to, reverse, rows, bytes: usize::MAX, keys_only: true }
 }
 
 /// The first eight bytes as a number.

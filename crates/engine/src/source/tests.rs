@@ -173,7 +173,8 @@ async fn entries_are_the_values_of_items_in_order() {
         let container = engine.container("db", "c").unwrap();
         let key = PartitionKey(vec![Component::String("k3".into())]);
         for scope in [Scope::Everything, Scope::Key(key)] {
-            let snapshot = Snapshot::take(&container, &scope, &[EpkRange::full()], None).await.unwrap();
+            let snapshot =
+                Snapshot::take(&container, &scope, &[EpkRange::full()], None).await.unwrap();
             let documents = all_documents(&snapshot, 7).await;
             for _ in 0..120 {
                 let (path, range) = (paths()[dice.below(3)].clone(), some_range(&mut dice));
@@ -204,7 +205,8 @@ async fn composite_entries_have_every_item() {
     fill(&engine, &mut dice, 90).await;
     engine.split(&link(&["db", "c"]), "0").await.unwrap();
     let container = engine.container("db", "c").unwrap();
-    let snapshot = Snapshot::take(&container, &Scope::Everything, &[EpkRange::full()], None).await.unwrap();
+    let snapshot =
+        Snapshot::take(&container, &Scope::Everything, &[EpkRange::full()], None).await.unwrap();
     assert_eq!(snapshot.composites().len(), 1);
     let mut expect: Vec<Entry> = all_documents(&snapshot, 50)
         .await
@@ -241,7 +243,10 @@ async fn an_index_counts_once_it_is_built() {
     let container = engine.container("db", "c").unwrap();
     let path = IndexPath::members(&["a"]);
     let covers = async || {
-        Snapshot::take(&container, &Scope::Everything, &[EpkRange::full()], None).await.unwrap().covers(&path)
+        Snapshot::take(&container, &Scope::Everything, &[EpkRange::full()], None)
+            .await
+            .unwrap()
+            .covers(&path)
     };
     assert!(!covers().await);
     let mut body = object(json!({"id": "c", "partitionKey": {"paths": ["/pk"]}}));
@@ -265,13 +270,16 @@ async fn a_path_is_complete_while_no_item_lacks_it() {
         done.unwrap().result.unwrap();
     };
     let complete = async || {
-        let snapshot = Snapshot::take(&container, &Scope::Everything, &[EpkRange::full()], None).await.unwrap();
+        let snapshot = Snapshot::take(&container, &Scope::Everything, &[EpkRange::full()], None)
+            .await
+            .unwrap();
         snapshot.complete(&IndexPath::members(&["a"])).await.unwrap()
     };
     for id in 0..20 {
         put(&id.to_string(), json!({"a": id})).await;
     }
-    let before = Snapshot::take(&container, &Scope::Everything, &[EpkRange::full()], None).await.unwrap();
+    let before =
+        Snapshot::take(&container, &Scope::Everything, &[EpkRange::full()], None).await.unwrap();
     assert!(complete().await);
     put("3", json!({"a": [1]})).await;
     assert!(complete().await);
@@ -328,9 +336,12 @@ async fn every_place_in_a_box_is_found_once() {
         places.push((x, y, east, north));
     }
     engine.split(&link(&["db", "v"]), "0").await.unwrap();
-    let snapshot = Snapshot::take(&container, &Scope::Everything, &[EpkRange::full()], None).await.unwrap();
+    let snapshot =
+        Snapshot::take(&container, &Scope::Everything, &[EpkRange::full()], None).await.unwrap();
     let path = IndexPath::members(&["where"]);
-    assert!(snapshot.covers_spatial(&path) && !snapshot.covers_spatial(&IndexPath::members(&["a"])));
+    assert!(
+        snapshot.covers_spatial(&path) && !snapshot.covers_spatial(&IndexPath::members(&["a"]))
+    );
     for _ in 0..40 {
         let (west, south) = (dice.below(340) as f64 - 180.0, dice.below(160) as f64 - 90.0);
         let (east, north) = (west + dice.below(40) as f64, south + dice.below(40) as f64);
@@ -374,7 +385,9 @@ async fn the_nearest_vectors_come_first() {
         }
         put_in(&container, 1000, json!({"v": [1, 2]})).await;
         engine.split(&link(&["db", "v"]), "0").await.unwrap();
-        let snapshot = Snapshot::take(&container, &Scope::Everything, &[EpkRange::full()], None).await.unwrap();
+        let snapshot = Snapshot::take(&container, &Scope::Everything, &[EpkRange::full()], None)
+            .await
+            .unwrap();
         let query = vectors[7].1.clone();
         let path = IndexPath::members(&["v"]);
         let keys = snapshot.nearest(&path, &query, 10).await.unwrap().unwrap();
@@ -385,7 +398,8 @@ async fn the_nearest_vectors_come_first() {
             .map(|body| serde_json::from_slice::<Value>(body.as_ref().unwrap()).unwrap())
             .map(|body| body["id"].as_str().unwrap().parse().unwrap())
             .collect();
-        let far = |vector: &[f64]| vector.iter().zip(&query).map(|(a, b)| (a - b).powi(2)).sum::<f64>();
+        let far =
+            |vector: &[f64]| vector.iter().zip(&query).map(|(a, b)| (a - b).powi(2)).sum::<f64>();
         vectors.sort_by(|a, b| far(&a.1).total_cmp(&far(&b.1)));
         let nearest: Vec<usize> = vectors.iter().take(10).map(|(id, _)| *id).collect();
         assert_eq!(found[0], 7, "{kind}");

@@ -130,7 +130,8 @@ impl Search<'_> {
     }
 
     async fn stretch(&mut self, part: &Part, first: u16, last: u16) -> Result<()> {
-        let mut from = Bound::Included(Bytes::from([&self.head[..], &first.to_be_bytes()].concat()));
+        let mut from =
+            Bound::Included(Bytes::from([&self.head[..], &first.to_be_bytes()].concat()));
         let (_, to) = key::beginning([&self.head[..], &last.to_be_bytes()].concat());
         let mut vector = Vec::with_capacity(self.vector.len());
         loop {

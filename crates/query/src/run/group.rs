@@ -69,6 +69,7 @@ impl<S: Source> Run<'_, S> {
         debug_assert!(grouping.keys.is_empty());
         group.accumulators.iter_mut().for_each(|accumulator| accumulator.add_count(count));
         sheet.metrics.kept += count;
+        sheet.metrics.entries += count;
         Ok(true)
     }
 

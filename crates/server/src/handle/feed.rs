@@ -45,8 +45,7 @@ pub async fn query(call: &Call<'_>) -> Result<Reply> {
     let container = call.container()?;
     let query = QueryBody::parse(&call.body)?;
     let wanted = Wanted::of(call)?;
-    let asked =
-        Query { scope: &wanted.scope, text: &query.text, parameters: &query.parameters };
+    let asked = Query { scope: &wanted.scope, text: &query.text, parameters: &query.parameters };
     let answer = container.query_items(&asked, &wanted.page, wanted.session.as_ref()).await?;
     let told = Told::of(call)?;
     Ok(rows(&container, answer, wanted.level, &told))

@@ -199,10 +199,7 @@ fn answer(wire: &mut Wire, text: &str) -> io::Result<usize> {
 }
 
 /// Does something over and over for so long, at least once.
-fn measured(
-    time: Duration,
-    mut work: impl FnMut() -> io::Result<()>,
-) -> io::Result<Measure> {
+fn measured(time: Duration, mut work: impl FnMut() -> io::Result<()>) -> io::Result<Measure> {
     let start = Instant::now();
     let mut latencies = Vec::new();
     while latencies.is_empty() || start.elapsed() < time {
