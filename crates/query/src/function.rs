@@ -20,15 +20,13 @@ mod date;
 mod full_text;
 mod item;
 mod math;
-mod reference;
-mod spatial;
+pub mod spatial;
 mod string;
 pub mod text;
 mod type_check;
 mod vector;
 
 pub use aggregate::Aggregate;
-pub use reference::reference;
 pub(crate) use vector::Metric;
 
 /// A line of the table.

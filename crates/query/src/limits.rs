@@ -33,3 +33,17 @@ pub const INDEX_SCANS: usize = 1_000;
 pub const CHUNK_DOCUMENTS: usize = 256;
 /// Most rows of one page, whatever the caller asks for.
 pub const PAGE_ROWS: usize = 10_000;
+/// Longest string that `REPLICATE` makes, in UTF-16 units; beyond it the answer is undefined.
+pub const REPLICATED_UNITS: usize = 10_000;
+/// Deepest value that a function walks through.
+pub const BUILT_DEPTH: usize = 256;
+/// Longest regular expression.
+pub const PATTERN_BYTES: usize = 16 * 1024;
+/// Memory of a compiled regular expression, and again of what it keeps while it matches.
+pub const PATTERN_PROGRAM_BYTES: usize = 2 * 1024 * 1024;
+/// Steps that compiling a regular expression counts for.
+pub const PATTERN_STEPS: u64 = 10_000;
+/// Longest word of a full text; of longer ones the beginning counts.
+pub const WORD_BYTES: usize = 255;
+/// Letters by which a word sought in a full text may differ.
+pub const FUZZY_LETTERS: usize = 2;

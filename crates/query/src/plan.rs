@@ -4,19 +4,23 @@
 //! little. Which indexes are used is decided by what the source says about their sizes.
 
 use std::fmt;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use model::Result;
 
 use crate::error::unserved;
+use crate::function::Aggregate;
 use crate::run::Place;
 use crate::source::{IndexPath, KeyRange, PathStep, Scan, Source};
 use crate::statement::Statement;
 
 mod choose;
 mod lookup;
+mod nearest;
 mod order;
 pub(crate) mod path;
+mod search;
 
 pub(crate) use lookup::Lookup;
 pub(crate) use order::OrderScan;
@@ -32,6 +36,8 @@ pub(crate) enum Access {
     Stream(Scan),
     /// The documents of several, in the order of keys.
     Keys(Lookup),
+    /// These documents, in the order of keys.
+    Items(Arc<[Bytes]>),
 }
 
 /// How a query is answered.
@@ -42,6 +48,8 @@ pub(crate) struct Plan {
     pub order: Option<OrderScan>,
     /// The scan whose number of entries is the count asked for.
     pub count: Option<Scan>,
+    /// The scans whose first and last entries are all that the aggregates asked for look at.
+    pub extremes: Option<Vec<Scan>>,
 }
 
 impl Plan {
@@ -59,49 +67,17 @@ impl Plan {
             Place::Item { .. } => in_key_order(access),
             _ => access,
         };
-        let order = order::of(statement, source, cost).await?;
+        let access = match nearest::items(statement, source).await? {
+            Some(items) => Access::Items(items),
+            None => access,
+        };
+        let order = order::of(statement, source, lookup.as_ref(), cost).await?;
         if order.is_none() && !order::is_allowed(statement, source) {
             return Err(unserved(order::refusal(statement)));
         }
         let count = count(statement, lookup.as_ref());
-        Ok(Self { access, order, count })
-    }
-}
-
-impl Plan {
-    /// The indexes that are read, each once.
-    pub(crate) fn indexes<S: Source>(&self, source: &S) -> Vec<String> {
-        let scans = match (&self.count, &self.order, &self.access) {
-            (Some(scan), ..) => vec![scan],
-            (None, Some(order), _) => vec![&order.scan],
-            (None, None, Access::Stream(scan)) => vec![scan],
-            (None, None, Access::Keys(lookup)) => lookup.scans(),
-            (None, None, Access::Documents | Access::Nothing) => Vec::new(),
-        };
-        let mut names: Vec<String> =
-            scans.into_iter().filter_map(|scan| index_name(scan, source)).collect();
-        names.sort_unstable();
-        names.dedup();
-        names
-    }
-}
-
-/// An index as policies name its paths.
-fn index_name<S: Source>(scan: &Scan, source: &S) -> Option<String> {
-    match scan {
-        Scan::Range { path, .. } | Scan::Spatial { path, .. } | Scan::Word { path, .. } => {
-            Some(path.to_string())
-        }
-        Scan::Composite { index, .. } => {
-            let column = |(path, descending): &(IndexPath, bool)| {
-                let path = path.to_string();
-                let path = path.strip_suffix("/?").unwrap_or(&path);
-                format!("{path} {}", if *descending { "DESC" } else { "ASC" })
-            };
-            let columns: Vec<String> =
-                source.composites().get(*index)?.iter().map(column).collect();
-            Some(columns.join(", "))
-        }
+        let extremes = extremes(statement, source, lookup.as_ref());
+        Ok(Self { access, order, count, extremes })
     }
 }
 
@@ -132,7 +108,7 @@ fn count(statement: &Statement, lookup: Option<&Lookup>) -> Option<Scan> {
     let block = &statement.bound.block;
     let grouping = block.grouping.as_ref().filter(|grouping| grouping.keys.is_empty())?;
     let counts = |node: &crate::bound::AggregateNode| {
-        node.aggregate == crate::function::Aggregate::Count
+        node.aggregate == Aggregate::Count
             && node.argument.constant().is_some_and(crate::value::Value::is_defined)
     };
     if !block.from.is_empty() || !grouping.aggregates.iter().all(counts) {
@@ -144,7 +120,51 @@ fn count(statement: &Statement, lookup: Option<&Lookup>) -> Option<Scan> {
     }
 }
 
+/// `MIN` and `MAX` of indexed properties, over all items or those of one exact scan of the same
+/// property: one scan for each.
+fn extremes<S: Source>(
+    statement: &Statement,
+    source: &S,
+    lookup: Option<&Lookup>,
+) -> Option<Vec<Scan>> {
+    let bound = &statement.bound;
+    let grouping = bound.block.grouping.as_ref().filter(|grouping| grouping.keys.is_empty())?;
+    let filter = match (&bound.block.filter, lookup) {
+        (None, _) => None,
+        (Some(_), Some(Lookup::Scan(scan))) if scan.is_exact() && lookup::is_exact(statement) => {
+            Some(scan)
+        }
+        _ => return None,
+    };
+    let scan = |node: &crate::bound::AggregateNode| {
+        let names = path::member_names(&node.argument, &bound.fields)?;
+        let path = index_path(&names);
+        let extreme = matches!(node.aggregate, Aggregate::Min | Aggregate::Max);
+        if !extreme || names.is_empty() || !source.covers(&path) {
+            return None;
+        }
+        match filter {
+            None => Some(Scan::Range { path, range: KeyRange::ALL, reverse: false }),
+            Some(Scan::Range { path: filtered, .. }) if *filtered == path => filter.cloned(),
+            Some(_) => None,
+        }
+    };
+    if !bound.block.from.is_empty() {
+        return None;
+    }
+    grouping.aggregates.iter().map(scan).collect()
+}
+
 impl Scan {
+    /// The same entries, last first.
+    pub(crate) fn backwards(&self) -> Self {
+        let mut scan = self.clone();
+        if let Self::Range { reverse, .. } | Self::Composite { reverse, .. } = &mut scan {
+            *reverse = !*reverse;
+        }
+        scan
+    }
+
     /// The value of all its entries, where they have one: then they are in the order of items.
     pub(crate) fn single_value(&self) -> Option<Bytes> {
         match self {
@@ -175,10 +195,34 @@ impl Scan {
     }
 }
 
+impl Plan {
+    /// The scans that are read.
+    pub(crate) fn used(&self) -> Vec<Scan> {
+        if let Some(scan) = &self.count {
+            return vec![scan.clone()];
+        }
+        if let Some(scans) = &self.extremes {
+            return scans.clone();
+        }
+        if let Some(order) = &self.order {
+            return vec![order.scan.clone()];
+        }
+        match &self.access {
+            Access::Documents | Access::Nothing | Access::Items(_) => Vec::new(),
+            Access::Stream(scan) => vec![scan.clone()],
+            Access::Keys(lookup) => lookup.scans().into_iter().cloned().collect(),
+        }
+    }
+}
+
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(scan) = &self.count {
             return write!(f, "count of {scan}");
+        }
+        if let Some(scans) = &self.extremes {
+            f.write_str("first and last of")?;
+            return scans.iter().try_for_each(|scan| write!(f, " {scan}"));
         }
         if let Some(order) = &self.order {
             return write!(f, "in order: {}", order.scan);
@@ -188,6 +232,7 @@ impl fmt::Display for Plan {
             Access::Nothing => f.write_str("nothing"),
             Access::Stream(scan) => write!(f, "{scan}"),
             Access::Keys(lookup) => write!(f, "{lookup}"),
+            Access::Items(items) => write!(f, "the {} nearest by a vector index", items.len()),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use model::Result;
 
-use super::{Call, Function, Param, Run};
+use super::{Call, Function, Param, Run, date};
 use crate::value::{Type, Value};
 
 const fn is(
@@ -39,6 +39,12 @@ pub(super) const TABLE: &[Function] = &[
         ("IS_BOOL(1)", "false"),
     )
     .also(&["IS_BOOLEAN"]),
+    is(
+        "IS_DATETIME",
+        |_, v| Ok(v[0].as_str().is_some_and(date::is_date_time).into()),
+        "Whether it is a string that spells a date, or a date and time.",
+        ("IS_DATETIME('2024-02-29T00:00:00Z')", "true"),
+    ),
     is(
         "IS_DEFINED",
         |_, v| Ok(v[0].is_defined().into()),

@@ -8,9 +8,9 @@ use std::ops::Bound;
 
 use bytes::Bytes;
 
-use super::path::index_path_of;
+use super::path::{index_path_of, member_names};
 use crate::ast::{BinaryOp, SubqueryKind};
-use crate::bound::{Block, LikePattern, List, Node};
+use crate::bound::{Block, CallNode, LikePattern, List, Node};
 use crate::limits;
 use crate::source::{IndexPath, KeyRange, PathStep, Scan, Source};
 use crate::statement::Statement;
@@ -30,7 +30,12 @@ pub(crate) enum Lookup {
 /// What the filter of a statement looks up, where anything can be.
 pub(crate) fn of<S: Source>(statement: &Statement, source: &S) -> Option<Lookup> {
     let block = &statement.bound.block;
-    let reader = Reader { statement, covers: &|path| source.covers(path), aliases: Vec::new() };
+    let covers = Covers {
+        range: &|path| source.covers(path),
+        text: &|path| source.covers_text(path),
+        spatial: &|path| source.covers_spatial(path),
+    };
+    let reader = Reader { statement, covers, aliases: Vec::new() };
     reader.of_block(block).filter(|lookup| lookup.count() <= limits::INDEX_SCANS)
 }
 
@@ -47,9 +52,18 @@ pub(crate) fn is_exact(statement: &Statement) -> bool {
 /// Conditions of one `AND` that are looked up; the filter has them all.
 const AND_SCANS: usize = 64;
 
-struct Reader<'r> {
-    statement: &'r Statement,
-    covers: &'r dyn Fn(&IndexPath) -> bool,
+/// Which paths have which index.
+#[derive(Clone, Copy)]
+pub(super) struct Covers<'r> {
+    pub range: &'r dyn Fn(&IndexPath) -> bool,
+    pub text: &'r dyn Fn(&IndexPath) -> bool,
+    pub spatial: &'r dyn Fn(&IndexPath) -> bool,
+}
+
+/// Reads what a filter looks up.
+pub(super) struct Reader<'r> {
+    pub statement: &'r Statement,
+    pub covers: Covers<'r>,
     /// Slots that stand for elements of arrays, and the paths of those.
     aliases: Vec<(usize, IndexPath)>,
 }
@@ -100,7 +114,7 @@ impl Reader<'_> {
                 }
             }
             Node::Subquery(SubqueryKind::Exists, block) => self.of_block(block),
-            Node::Call(call) => self.call(call.function.name, &call.arguments),
+            Node::Call(call) => self.call(call),
             // A property that must be true by itself.
             node => Some(equal(&self.path(node)?, &Value::Bool(true))),
         }
@@ -118,18 +132,28 @@ impl Reader<'_> {
         }
     }
 
+    /// The path of a property of the item itself.
+    pub(super) fn plain_path(&self, node: &Node) -> Option<IndexPath> {
+        let names = member_names(node, &self.statement.bound.fields)?;
+        (!names.is_empty()).then(|| super::index_path(&names))
+    }
+
     /// The path of an expression, where an index covers it.
     fn path(&self, node: &Node) -> Option<IndexPath> {
         let path = index_path_of(node, &self.statement.bound.fields, &self.aliases)?;
-        (!path.0.is_empty() && (self.covers)(&path)).then_some(path)
+        (!path.0.is_empty() && (self.covers.range)(&path)).then_some(path)
     }
 
     fn comparison(&self, operator: BinaryOp, left: &Node, right: &Node) -> Option<Lookup> {
-        let (path, operator, value) = match (left.constant(), right.constant()) {
-            (None, Some(value)) => (self.path(left)?, operator, value),
-            (Some(value), None) => (self.path(right)?, mirrored(operator), value),
+        let (property, operator, value) = match (left.constant(), right.constant()) {
+            (None, Some(value)) => (left, operator, value),
+            (Some(value), None) => (right, mirrored(operator), value),
             _ => return None,
         };
+        if let Some(near) = self.within_distance(operator, property, value) {
+            return Some(near);
+        }
+        let path = self.path(property)?;
         if operator == BinaryOp::Equal {
             return Some(if value.is_defined() { equal(&path, value) } else { none() });
         }
@@ -159,11 +183,12 @@ impl Reader<'_> {
         Some(range(&path, of_type(low.kind()).intersect(&from).intersect(&to)))
     }
 
-    fn call(&self, name: &str, arguments: &[Node]) -> Option<Lookup> {
+    fn call(&self, call: &CallNode) -> Option<Lookup> {
+        let arguments = &call.arguments[..];
         let argument = |at: usize| arguments.get(at).and_then(Node::constant);
         // A comparison that ignores case reaches further than one range.
         let ignores_case = arguments.get(2).is_some();
-        match name {
+        match call.function.name {
             "STARTSWITH" if !ignores_case => {
                 Some(begins(&self.path(&arguments[0])?, argument(1)?.as_str()?))
             }
@@ -182,6 +207,8 @@ impl Reader<'_> {
             "IS_ARRAY" => Some(range(&self.path(&arguments[0])?, of_type(Type::Array))),
             "IS_OBJECT" => Some(range(&self.path(&arguments[0])?, of_type(Type::Object))),
             "ARRAY_CONTAINS" => self.array_contains(arguments),
+            "FULLTEXTCONTAINS" | "FULLTEXTCONTAINSALL" | "FULLTEXTCONTAINSANY" => self.words(call),
+            "ST_WITHIN" | "ST_INTERSECTS" => self.touching(arguments),
             _ => None,
         }
     }
@@ -196,12 +223,12 @@ impl Reader<'_> {
             Some(node) => node.constant()?.is_true(),
         };
         if !partial || value.kind() != Type::Object {
-            return (self.covers)(&elements).then(|| equal(&elements, value));
+            return (self.covers.range)(&elements).then(|| equal(&elements, value));
         }
         let mut parts = Vec::new();
         for (name, member) in value.members()? {
             let path = elements.then(PathStep::Member(name.into_owned()));
-            if (self.covers)(&path) {
+            if (self.covers.range)(&path) {
                 parts.push(equal(&path, &member));
             }
         }
@@ -247,7 +274,7 @@ fn merge(scans: &mut Vec<Lookup>, part: Lookup) {
     }
 }
 
-fn any(mut parts: Vec<Lookup>) -> Lookup {
+pub(super) fn any(mut parts: Vec<Lookup>) -> Lookup {
     if parts.len() == 1
         && let Some(only) = parts.pop()
     {

@@ -44,7 +44,9 @@ impl<S: Source> Run<'_, S> {
         if grouping.keys.is_empty() && after.is_none() {
             groups.groups.insert(Vec::new(), grouping.begin(Vec::new()));
         }
-        if !self.counted(grouping, &mut groups, &mut sheet).await? {
+        let known = self.counted(grouping, &mut groups, &mut sheet).await?
+            || self.extremes(grouping, &mut groups, &mut sheet).await?;
+        if !known {
             let mut cursor = self.cursor(&self.plan.access);
             while !cursor.has_ended() {
                 for found in cursor.next(&mut sheet.metrics).await? {
@@ -70,6 +72,33 @@ impl<S: Source> Run<'_, S> {
         group.accumulators.iter_mut().for_each(|accumulator| accumulator.add_count(count));
         sheet.metrics.kept += count;
         sheet.metrics.entries += count;
+        Ok(true)
+    }
+
+    /// Smallest and largest values, from the ends of indexes. The last entries are looked at in any
+    /// case: arrays and objects, of which there is no smallest, are there.
+    async fn extremes(
+        &self,
+        grouping: &Grouping,
+        groups: &mut Groups,
+        sheet: &mut Sheet,
+    ) -> Result<bool> {
+        let Some(scans) = &self.plan.extremes else { return Ok(false) };
+        let Some(group) = groups.groups.get_mut(&Vec::new()) else { return Ok(false) };
+        let aggregates = grouping.aggregates.iter().zip(&mut group.accumulators);
+        for ((node, accumulator), scan) in aggregates.zip(scans) {
+            for scan in [scan.backwards(), scan.clone()] {
+                let entries = self.source.scan(&scan, None, 1).await?.rows;
+                let keys: Vec<Bytes> = entries.into_iter().map(|entry| entry.item).collect();
+                sheet.metrics.entries += keys.len() as u64;
+                for body in self.source.fetch(&keys).await?.into_iter().flatten() {
+                    sheet.metrics.documents += 1;
+                    sheet.metrics.document_bytes += body.len() as u64;
+                    let mut frame = Frame::new(self.context, self.bound().slots, &body);
+                    accumulator.add(node.argument.eval(&mut frame)?)?;
+                }
+            }
+        }
         Ok(true)
     }
 

@@ -18,10 +18,6 @@ use crate::limits;
 use crate::plan::Access;
 use crate::source::{Document, Source};
 
-/// How quickly the weight of a repeated word is used up.
-const K1: f64 = 1.2;
-/// How much long texts are held against them.
-const B: f64 = 0.75;
 /// How little the very first ranks count more than the next.
 const RRF_K: f64 = 60.0;
 
@@ -183,14 +179,9 @@ fn score(component: &Component, corpus: &Corpus, part: &Part) -> f64 {
         (Part::Distance(distance), Score::Vector { ascending: true, .. }) => -distance,
         (Part::Distance(distance), _) => *distance,
         (Part::Words(found, length), _) => {
-            let average = corpus.words as f64 / (corpus.items.max(1)) as f64;
-            let weight = |(found, hits): (&u32, &u64)| {
-                let (count, hits) = (f64::from(*found), *hits as f64);
-                let rarity = (1.0 + (corpus.items as f64 - hits + 0.5) / (hits + 0.5)).ln();
-                let longer = f64::from(*length) / average.max(f64::MIN_POSITIVE);
-                rarity * count * (K1 + 1.0) / (count + K1 * (1.0 - B + B * longer))
-            };
-            found.iter().zip(&corpus.hits).map(weight).sum()
+            let found = found.iter().zip(&corpus.hits);
+            let counts = found.map(|(count, hits)| (f64::from(*count), *hits as f64));
+            text::score(counts, f64::from(*length), corpus.items as f64, corpus.words as f64)
         }
         (Part::Nothing, _) => f64::NEG_INFINITY,
     }

@@ -180,7 +180,7 @@ impl<S: Source> Run<'_, S> {
             (Place::Entry { value, item, row, .. }, Access::Stream(_)) => {
                 Ok(Some((value, item, row)))
             }
-            (Place::Item { item, row }, Access::Documents | Access::Keys(_) | Access::Nothing) => {
+            (Place::Item { item, row }, access) if !matches!(access, Access::Stream(_)) => {
                 Ok(Some((Bytes::new(), item, row)))
             }
             _ => Err(foreign()),
