@@ -176,6 +176,49 @@ pub struct ItemPage {
     pub continuation: Option<String>,
 }
 
+/// A query over the items of a container.
+#[derive(Debug, Clone, Copy)]
+pub struct Query<'a> {
+    /// Which part of the container.
+    pub scope: &'a Scope,
+    /// The text.
+    pub text: &'a str,
+    /// Names, with their `@`, and values.
+    pub parameters: &'a [(String, Value)],
+}
+
+/// A page of a query's answer.
+#[derive(Debug, Clone)]
+pub struct QueryPage {
+    /// The rows, as JSON.
+    pub rows: Vec<Bytes>,
+    /// Present when there is more.
+    pub continuation: Option<String>,
+    /// What it took.
+    pub metrics: QueryMetrics,
+    /// How long it took.
+    pub took_ms: u64,
+}
+
+/// What a page of a query's answer took.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct QueryMetrics {
+    /// Documents read.
+    pub documents: u64,
+    /// Their bytes.
+    pub document_bytes: u64,
+    /// Entries read from indexes.
+    pub entries: u64,
+    /// Documents that passed the filter.
+    pub kept: u64,
+    /// Bytes of the rows.
+    pub output_bytes: u64,
+    /// What was read, for people.
+    pub plan: String,
+    /// The indexes that were read: `/a/?`, or for a composite index `/a ASC, /b DESC`.
+    pub indexes: Vec<String>,
+}
+
 /// A request for the next changes.
 #[derive(Debug, Clone)]
 pub struct ChangesRead {

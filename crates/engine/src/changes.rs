@@ -5,10 +5,12 @@
 //! the same. Rows of one LSN are one transaction and are never parted. A reader whose position is
 //! below what is kept is refused ([`floor`]): it would miss changes without knowing.
 
+mod filter;
 mod floor;
 mod lag;
 pub(crate) mod stream;
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -21,19 +23,33 @@ use crate::Container;
 use crate::api::{Answer, Changed, ChangesMode, ChangesPage, ChangesRead, ChangesStart};
 use crate::container::Span;
 use crate::keys::Change;
+use crate::listen::Listening;
 use crate::partition::Partition;
 use crate::version::Version;
 
+pub use filter::ChangesFilter;
 use stream::{Kind, Merged, before};
 
 /// Rows looked at for one page; a narrow scope ends its page here with a position further on.
 const ROWS_EXAMINED: usize = 20_000;
+/// Rows that a filter looks at before others may go on.
+const ROWS_BETWEEN_BREATHS: usize = 256;
 
 impl Container {
     /// The next page of changes.
     pub async fn read_changes(
         &self,
         read: &ChangesRead,
+        session: Option<&Session>,
+    ) -> Result<Answer<ChangesPage>> {
+        self.read_changes_where(read, None, session).await
+    }
+
+    /// The next page of changes that a filter lets pass. The position moves past the others.
+    pub async fn read_changes_where(
+        &self,
+        read: &ChangesRead,
+        filter: Option<&ChangesFilter>,
         session: Option<&Session>,
     ) -> Result<Answer<ChangesPage>> {
         self.check_alive()?;
@@ -53,7 +69,7 @@ impl Container {
         let life = Life { default_ttl: self.definition().default_ttl, now: self.env.now_seconds() };
         let asked = parts.clone();
         for part in &mut parts {
-            result = part.read(read.mode, &mut page, &life).await;
+            result = part.read(read.mode, filter, &mut page, &life).await;
             if result.is_err() || page.full {
                 break;
             }
@@ -75,22 +91,20 @@ impl Container {
     pub async fn await_changes(
         &self,
         read: &ChangesRead,
+        filter: Option<&ChangesFilter>,
         session: Option<&Session>,
     ) -> Result<Answer<ChangesPage>> {
         let mut read = read.clone();
         loop {
-            // Looked at before reading: what becomes durable from here on wakes us, and so does a
+            // Listened for before reading: what can be read from here on wakes us, and so does a
             // change of the layout, after which others have what we wait for.
             let mut layouts = self.layouts();
-            let mut durable: Vec<_> = self
+            let mut bells: Vec<_> = self
                 .spans_of(&read.scope)?
                 .iter()
-                .map(|span| span.partition.owner.durable())
+                .map(|span| span.partition.listeners.listen(&span.keys))
                 .collect();
-            for receiver in &mut durable {
-                receiver.mark_unchanged();
-            }
-            let answer = self.read_changes(&read, session).await?;
+            let answer = self.read_changes_where(&read, filter, session).await?;
             let Ok(page) = &answer.result else { return Ok(answer) };
             if !page.changes.is_empty() {
                 return Ok(answer);
@@ -99,7 +113,7 @@ impl Container {
             if page.more {
                 continue;
             }
-            any_changed(&mut durable, &mut layouts).await;
+            any_rung(&mut bells, &mut layouts).await;
         }
     }
 
@@ -198,19 +212,17 @@ fn position_at(pieces: Vec<(EpkRange, u64)>) -> Position {
     }
 }
 
-/// Resolves when any of the receivers has something new.
-async fn any_changed(
-    receivers: &mut [watch::Receiver<kv::CommitNo>],
-    layouts: &mut watch::Receiver<u64>,
-) {
-    let mut waiting: Vec<_> =
-        receivers.iter_mut().map(|receiver| Box::pin(receiver.changed())).collect();
+/// Resolves when any bell is rung, or the layout has changed.
+async fn any_rung(bells: &mut [Listening], layouts: &mut watch::Receiver<u64>) {
     let mut layout = std::pin::pin!(layouts.changed());
     std::future::poll_fn(|context| {
-        // An error means that the partition is gone; the next read says so.
-        let ready = waiting.iter_mut().any(|changed| changed.as_mut().poll(context).is_ready())
-            || layout.as_mut().poll(context).is_ready();
-        if ready { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+        let rung = bells.iter_mut().any(|bell| Pin::new(bell).poll(context).is_ready());
+        // An error means that the container is gone; the next read says so.
+        if rung || layout.as_mut().poll(context).is_ready() {
+            std::task::Poll::Ready(())
+        } else {
+            std::task::Poll::Pending
+        }
     })
     .await;
 }
@@ -265,7 +277,13 @@ impl Part {
     }
 
     /// Adds the changes after the reader's LSN to a page, and moves the LSN on.
-    async fn read(&mut self, mode: ChangesMode, page: &mut Gathered, life: &Life) -> Result<()> {
+    async fn read(
+        &mut self,
+        mode: ChangesMode,
+        filter: Option<&ChangesFilter>,
+        page: &mut Gathered,
+        life: &Life,
+    ) -> Result<()> {
         let (complete, view) = self.partition.view();
         let mut rows = Merged::new(kinds(mode), self.lsn, complete);
         while let Some(row) = rows.next(&*view, page.room()).await? {
@@ -276,8 +294,15 @@ impl Part {
             page.examined += 1;
             self.lsn = row.lsn;
             page.last_lsn = row.lsn;
-            if let Some(changed) = self.changed(&row, life)? {
-                page.add(changed);
+            match (self.changed(&row, life)?, filter) {
+                (None, _) => {}
+                (Some(changed), None) => page.add(changed),
+                (Some(changed), Some(filter)) => {
+                    filter.apply(changed)?.into_iter().for_each(|changed| page.add(changed));
+                    if page.examined.is_multiple_of(ROWS_BETWEEN_BREATHS) {
+                        tokio::task::yield_now().await;
+                    }
+                }
             }
         }
         // The view has every commit up to here, and all of them have been looked at.

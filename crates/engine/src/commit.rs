@@ -12,12 +12,12 @@
 //! - A refused decision leaves no trace: no LSN, no row.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use foldhash::{HashMap, HashMapExt};
 use kv::{CommitNo, Keyspace, Op, View};
-use model::policy::ChangeFeedPolicy;
+use model::policy::ContainerDefinition;
 use model::token::Etag;
 use model::{Error, Fault, Result};
 
@@ -25,7 +25,9 @@ use crate::api::storage;
 use crate::cache::Key;
 use crate::gate::Gate;
 use crate::history::History;
-use crate::keys::{self, Head};
+use crate::index::{self, Indexing, Moved, Presence};
+use crate::keys::{self, Head, Slot};
+use crate::listen::{Landing, bells_of};
 use crate::partition::Partition;
 
 /// Entries that the overlay may hold before it looks for some to forget.
@@ -41,30 +43,58 @@ pub(crate) struct Writer {
     history: History,
     /// The history has changed since it was stored; the next commit stores it.
     history_changed: bool,
+    indexing: Indexing,
+    /// So has what is indexed.
+    indexing_changed: bool,
+    /// Paths whose rows are counted.
+    pub(crate) presence: Presence,
     overlay: Overlay,
     pub(crate) gate: Gate,
 }
 
 impl Writer {
-    pub(crate) fn new(head: Head, history: History, horizon: CommitNo) -> Mutex<Self> {
+    pub(crate) fn new(
+        head: Head,
+        history: History,
+        indexing: Indexing,
+        horizon: CommitNo,
+    ) -> Mutex<Self> {
         let overlay = Overlay { horizon, newest: HashMap::new(), order: VecDeque::new() };
-        Mutex::new(Self { head, history, history_changed: false, overlay, gate: Gate::default() })
+        Mutex::new(Self {
+            head,
+            history,
+            history_changed: false,
+            indexing,
+            indexing_changed: false,
+            presence: Presence::default(),
+            overlay,
+            gate: Gate::default(),
+        })
+    }
+
+    pub(crate) fn indexing(&self) -> &Indexing {
+        &self.indexing
     }
 
     pub(crate) fn history(&self) -> History {
         self.history
     }
 
-    /// Whether what is kept has still to be stored.
-    pub(crate) fn history_changed(&self) -> bool {
-        self.history_changed
+    /// Whether what is kept, or indexed, has still to be stored.
+    pub(crate) fn has_changed(&self) -> bool {
+        self.history_changed || self.indexing_changed
     }
 
-    /// Keeps history as a policy asks, from the next commit on.
-    pub(crate) fn follow(&mut self, policy: &ChangeFeedPolicy) {
-        let history = self.history.following(policy, &self.head);
+    /// Keeps history and indexes as policies ask, from the next commit on.
+    pub(crate) fn follow(&mut self, definition: &ContainerDefinition) {
+        let history = self.history.following(&definition.change_feed, &self.head);
         self.history_changed |= history != self.history;
         self.history = history;
+        if let Some(indexing) = self.indexing.following(&definition.index_rules, self.head.items) {
+            self.indexing = indexing;
+            self.indexing_changed = true;
+            self.presence.forget();
+        }
     }
 
     pub(crate) fn head(&self) -> Head {
@@ -118,6 +148,11 @@ pub(crate) struct Draft<'a> {
     /// A key it looked at that has not been read yet.
     missing: Option<Place>,
     batch: Vec<Op>,
+    indexing: &'a Indexing,
+    /// What the indexes have to follow.
+    moved: Vec<Moved>,
+    /// How far a build of indexes will have come; to the end where there is no key.
+    built: Option<Option<Bytes>>,
 }
 
 impl Draft<'_> {
@@ -144,6 +179,7 @@ impl Draft<'_> {
     /// Adds a version to the feed.
     pub fn add_version(&mut self, etag: Etag, stored: Bytes) -> Result<()> {
         self.count(etag.lsn(), 1)?;
+        self.moved.push(Moved::Added(stored.clone()));
         self.put(Keyspace::Feed, keys::feed_key(etag), stored);
         Ok(())
     }
@@ -151,8 +187,29 @@ impl Draft<'_> {
     /// Takes a version out of the feed.
     pub fn remove_version(&mut self, etag: Etag) -> Result<()> {
         self.count(etag.lsn(), -1)?;
-        self.delete_once(Keyspace::Feed, keys::feed_key(etag));
+        let key = keys::feed_key(etag);
+        if self.indexing.reads_bodies() {
+            // Missing only for what was written just before anything was indexed.
+            let stored = self.get(&(Keyspace::Feed, key.clone()))?;
+            self.moved.extend(stored.map(Moved::Removed));
+        }
+        self.delete_once(Keyspace::Feed, key);
         Ok(())
+    }
+
+    /// From which policies index rows are.
+    pub fn indexing(&self) -> &Indexing {
+        self.indexing
+    }
+
+    /// Gives a version that stays the index rows of the current policy.
+    pub fn rebuild(&mut self, stored: Bytes) {
+        self.moved.push(Moved::Rebuilt(stored));
+    }
+
+    /// All items up to this one, or all there are, have the rows of the current policy.
+    pub fn built_up_to(&mut self, cursor: Option<Bytes>) {
+        self.built = Some(cursor);
     }
 
     /// Keeps the count of a block of the feed.
@@ -209,6 +266,20 @@ impl Reads {
         Ok(())
     }
 
+    /// Reads what a new version of the items that were found, or their end, will want to see.
+    async fn follow(&mut self, view: &dyn View, bodies: bool) -> Result<()> {
+        let mut places = Vec::new();
+        for ((keyspace, _), value) in &self.values {
+            if *keyspace == Keyspace::Docs
+                && let Some(row) = Slot::item(value.as_ref())?
+            {
+                places.push((Keyspace::Index, keys::block_key(row.etag.lsn())));
+                places.extend(bodies.then(|| (Keyspace::Feed, row.feed_key())));
+            }
+        }
+        self.add(view, places).await
+    }
+
     async fn renew(&mut self, view: &dyn View) -> Result<()> {
         let places = std::mem::take(self).values.into_iter().map(|(place, _)| place).collect();
         self.add(view, places).await
@@ -224,7 +295,7 @@ enum Outcome<T> {
     /// The decision looked at a key that was not read.
     Read(Place),
     /// Decided, and on its way to the disk.
-    Submitted(T, kv::Ticket, u64),
+    Submitted(T, Landing),
 }
 
 impl Partition {
@@ -233,13 +304,17 @@ impl Partition {
     /// once they are read, so it must have no effects of its own. `Fault::RangeGone` says that
     /// the partition has been split or merged: nothing was written, others own its keys now.
     pub(crate) async fn commit<T>(
-        &self,
+        self: &Arc<Self>,
         now_ms: u64,
         places: Vec<Place>,
         mut decide: impl FnMut(&mut Draft<'_>) -> Result<T>,
     ) -> Result<T> {
         let mut reads = Reads::default();
-        reads.add(&*self.owner.published(), places).await?;
+        {
+            let (view, bodies) = (self.owner.published(), self.writer().indexing.reads_bodies());
+            reads.add(&*view, places).await?;
+            reads.follow(&*view, bodies).await?;
+        }
         loop {
             let outcome = {
                 let mut writer = self.writer();
@@ -256,9 +331,8 @@ impl Partition {
                 Outcome::Wait => self.pass_gate().await?,
                 Outcome::ReadAgain => reads.renew(&*self.owner.published()).await?,
                 Outcome::Read(place) => reads.add(&*self.owner.published(), vec![place]).await?,
-                Outcome::Submitted(decided, ticket, lsn) => {
-                    ticket.durable().await.map_err(storage)?;
-                    self.durable_up_to(lsn);
+                Outcome::Submitted(decided, landing) => {
+                    landing.landed().await?;
                     return Ok(decided);
                 }
             }
@@ -266,7 +340,7 @@ impl Partition {
     }
 
     fn submit<T>(
-        &self,
+        self: &Arc<Self>,
         writer: &mut Writer,
         now_ms: u64,
         reads: &[(Place, Option<Bytes>)],
@@ -289,32 +363,55 @@ impl Partition {
             reads,
             missing: None,
             batch,
+            indexing: &writer.indexing,
+            moved: Vec::new(),
+            built: None,
         };
         let decided = decide(&mut draft);
-        let Draft { head, history, missing, mut batch, .. } = draft;
+        let Draft { head, history, missing, mut batch, moved, built, .. } = draft;
         if let Some(place) = missing {
             return Ok(Outcome::Read(place));
         }
         let decided = decided?;
+        let mut turns = Vec::new();
+        let idle = writer.presence.is_idle();
+        index::maintain(&writer.indexing, &moved, &mut batch, |old, new| {
+            if !idle {
+                turns.push((old.map(<[_]>::to_vec), new.map(<[_]>::to_vec)));
+            }
+        })?;
+        let indexing = built.map(|cursor| writer.indexing.built_up_to(cursor));
+        if writer.indexing_changed || indexing.is_some() {
+            let stored = indexing.as_ref().unwrap_or(&writer.indexing).encode();
+            batch.push(Op::Put(Keyspace::Meta, keys::INDEXING, stored));
+        }
         batch.push(Op::Put(Keyspace::Meta, keys::HEAD, head.encode()));
         if writer.history_changed || history != writer.history {
             batch.push(Op::Put(Keyspace::Meta, keys::HISTORY, history.encode()));
         }
         writer.gate.note(&batch);
-        let images = history.images;
+        let bodies = history.images || writer.indexing.reads_bodies();
         let remembered: Vec<(Place, Option<Bytes>)> =
-            batch.iter().filter_map(|op| remembered(op, images)).collect();
+            batch.iter().filter_map(|op| remembered(op, bodies)).collect();
+        let bells = bells_of(&batch);
         let ticket = self.submit_uncached(&remembered, batch)?;
         (writer.history, writer.history_changed) = (history, false);
+        writer.indexing_changed = false;
+        if let Some(indexing) = indexing {
+            writer.indexing = indexing;
+        }
         writer.head = head;
+        for (old, new) in &turns {
+            writer.presence.note(lsn, old.as_deref(), new.as_deref());
+        }
         // Bodies are too large to be held for longer than they have to.
-        if images || writer.overlay.order.len() > OVERLAY_ENTRIES {
+        if bodies || writer.overlay.order.len() > OVERLAY_ENTRIES {
             writer.overlay.forget(self.owner.published().commit());
         }
         for (place, value) in remembered {
             writer.overlay.remember(ticket.no(), place, value);
         }
-        Ok(Outcome::Submitted(decided, ticket, lsn))
+        Ok(Outcome::Submitted(decided, Landing::new(self, lsn, bells, ticket)))
     }
 
     /// Submits, with the items written taken out of the cache before anybody can see them change.
@@ -338,16 +435,17 @@ impl Partition {
     }
 }
 
-/// What later decisions may look at: heads are not among it, and bodies only where a version is
-/// kept together with the one before.
-fn remembered(op: &Op, images: bool) -> Option<(Place, Option<Bytes>)> {
+/// What later decisions may look at: heads and index rows are not among it, and bodies only where
+/// a version is kept together with the one before, or index rows follow from them.
+fn remembered(op: &Op, bodies: bool) -> Option<(Place, Option<Bytes>)> {
     let (keyspace, key, value) = match op {
         Op::Put(keyspace, key, value) => (*keyspace, key, Some(value.clone())),
         Op::Delete(keyspace, key) | Op::DeleteOnce(keyspace, key) => (*keyspace, key, None),
     };
     let looked_at = match keyspace {
-        Keyspace::Docs | Keyspace::Index => true,
-        Keyspace::Feed => images,
+        Keyspace::Docs => true,
+        Keyspace::Index => !index::is_row(key),
+        Keyspace::Feed => bodies,
         Keyspace::Log | Keyspace::Meta => false,
     };
     looked_at.then(|| ((keyspace, key.clone()), value))

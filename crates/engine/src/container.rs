@@ -61,7 +61,7 @@ impl Container {
         let Opened { rid, link, resource, definition, partitions, rate, env } = opened;
         assert!(!partitions.is_empty(), "a container has at least one partition");
         for partition in &partitions {
-            partition.writer().follow(&definition.change_feed);
+            partition.writer().follow(&definition);
         }
         Arc::new_cyclic(|itself| Self {
             itself: itself.clone(),
@@ -135,7 +135,7 @@ impl Container {
     pub(crate) fn lay_out(&self, gone: &[Arc<Partition>], new: Vec<Arc<Partition>>) {
         let definition = self.definition();
         for partition in &new {
-            partition.writer().follow(&definition.change_feed);
+            partition.writer().follow(&definition);
         }
         let gone = |one: &Arc<Partition>| gone.iter().any(|gone| gone.number == one.number);
         let mut partitions: Vec<_> =
@@ -183,7 +183,7 @@ impl Container {
 
     pub(crate) fn redefine(&self, resource: Arc<Resource>, definition: ContainerDefinition) {
         for partition in self.partitions().iter() {
-            partition.writer().follow(&definition.change_feed);
+            partition.writer().follow(&definition);
         }
         self.definition.store(Arc::new(definition));
         self.resource.store(resource);

@@ -38,6 +38,11 @@ impl Env {
         u32::try_from(self.now_ms() / 1000).unwrap_or(u32::MAX)
     }
 
+    /// A random number.
+    pub fn random(&self) -> u64 {
+        (self.random)()
+    }
+
     /// Random bytes that nobody can guess (with [`Env::system`]).
     pub fn secret(&self) -> [u8; 32] {
         let mut bytes = [0; 32];

@@ -14,7 +14,6 @@ use model::partition_key::PartitionKey;
 use model::rid::ItemRid;
 use model::token::{Continuation, Session};
 use model::{Result, charge, limits};
-use serde_json::Value;
 
 use crate::Container;
 use crate::api::{Answer, ItemPage, Page, Scope, storage};
@@ -25,7 +24,7 @@ use crate::keys::{self, Slot};
 /// Marks the continuations made here.
 const CONTINUATION_KIND: u8 = b'i';
 
-/// Rows looked at for one page. A filter that matches little ends its page here.
+/// Rows looked at for one page. A page of items that are mostly gone ends here.
 const ROWS_EXAMINED: usize = 20_000;
 
 impl Container {
@@ -36,21 +35,7 @@ impl Container {
         page: &Page,
         session: Option<&Session>,
     ) -> Result<Answer<ItemPage>> {
-        self.page(scope, page, session, b"", &|_| true).await
-    }
-
-    /// The next page of the items in a scope that a query selects.
-    pub async fn query_items(
-        &self,
-        scope: &Scope,
-        text: &str,
-        parameters: &[(String, Value)],
-        page: &Page,
-        session: Option<&Session>,
-    ) -> Result<Answer<ItemPage>> {
-        let filter = query::Filter::new(text, parameters)?;
-        let keep = |body: &[u8]| filter.matches(body).unwrap_or(false);
-        self.page(scope, page, session, text.as_bytes(), &keep).await
+        self.page(scope, page, session).await
     }
 
     /// The id of the item that a rid names, among those of a partition key. Links by rid are
@@ -88,12 +73,10 @@ impl Container {
         scope: &Scope,
         page: &Page,
         session: Option<&Session>,
-        filter: &[u8],
-        keep: &(dyn Fn(&[u8]) -> bool + Sync),
     ) -> Result<Answer<ItemPage>> {
         self.check_alive()?;
         let spans = self.spans_of(scope)?;
-        let token_scope = self.token_scope(scope, filter);
+        let token_scope = self.token_scope(scope);
         let after = match &page.continuation {
             Some(text) => {
                 Some(Continuation::decode(text, CONTINUATION_KIND, token_scope)?.position)
@@ -107,7 +90,7 @@ impl Container {
             return Ok(throttled);
         }
         let lsn = partition.lsn();
-        let result = self.gather(&spans, page, session, after, keep).await;
+        let result = self.gather(&spans, page, session, after).await;
         let charge = match &result {
             Ok(gathered) => charge::feed(gathered.bytes, gathered.bodies.len()),
             Err(_) => charge::refused(),
@@ -128,14 +111,12 @@ impl Container {
 
     /// Tells the continuations of one list from those of every other. Ranges count as one list:
     /// after a split or merge clients go on in another range, or a part of one, with what they have.
-    fn token_scope(&self, scope: &Scope, filter: &[u8]) -> u64 {
+    fn token_scope(&self, scope: &Scope) -> u64 {
         let scope = match scope {
             Scope::Range(_) | Scope::Epk(_) => "a range".to_owned(),
             other => format!("{other:?}"),
         };
-        let mut text = format!("{}\0{scope}\0", self.rid()).into_bytes();
-        text.extend_from_slice(filter);
-        epk::digest64(&text)
+        epk::digest64(format!("{}\0{scope}\0", self.rid()).as_bytes())
     }
 
     async fn gather(
@@ -144,7 +125,6 @@ impl Container {
         page: &Page,
         session: Option<&Session>,
         after: Option<Bytes>,
-        keep: &(dyn Fn(&[u8]) -> bool + Sync),
     ) -> Result<Gathered> {
         let wanted = page.items.unwrap_or(limits::PAGE_ITEMS_DEFAULT).min(limits::PAGE_ITEMS);
         let mut gathered = Gathered::new(wanted);
@@ -155,8 +135,7 @@ impl Container {
             let (_, view) = span.partition.view();
             loop {
                 let chunk = view.scan(span.scan(from, gathered.room())).await.map_err(storage)?;
-                let filled =
-                    self.take(&*view, &chunk.rows, default_ttl, keep, &mut gathered).await?;
+                let filled = self.take(&*view, &chunk.rows, default_ttl, &mut gathered).await?;
                 if filled {
                     let last = n + 1 == spans.len()
                         && chunk.resume.is_none()
@@ -178,7 +157,6 @@ impl Container {
         view: &dyn View,
         rows: &[(Bytes, Bytes)],
         default_ttl: Option<i32>,
-        keep: &(dyn Fn(&[u8]) -> bool + Sync),
         gathered: &mut Gathered,
     ) -> Result<bool> {
         let now = self.env.now_seconds();
@@ -193,7 +171,7 @@ impl Container {
         let bodies = view.get_many(Keyspace::Feed, &feed_keys).await.map_err(storage)?;
         for ((key, row), stored) in live.into_iter().zip(bodies) {
             let body = item::body_of(&row, key, stored.as_ref())?;
-            if gathered.add(key, body, keep) {
+            if gathered.add(key, body) {
                 return Ok(true);
             }
         }
@@ -207,7 +185,7 @@ impl Container {
 
 /// Where a span is entered: after the last item of the page before, or at its beginning.
 /// `None` when the page before was already past it.
-fn start(span: &Span, after: Option<&Bytes>) -> Option<Bound<Bytes>> {
+pub(crate) fn start(span: &Span, after: Option<&Bytes>) -> Option<Bound<Bytes>> {
     let begin = Bytes::copy_from_slice(span.keys.min.significant());
     let Some(after) = after else { return Some(Bound::Included(begin)) };
     if !span.is_last() && after[..] >= *span.keys.max.significant() {
@@ -222,11 +200,11 @@ fn start(span: &Span, after: Option<&Bytes>) -> Option<Bound<Bytes>> {
 
 impl Span {
     /// Whether it reaches to the end of the key space.
-    fn is_last(&self) -> bool {
+    pub(crate) fn is_last(&self) -> bool {
         self.keys.max == Epk::max()
     }
 
-    fn scan(&self, from: Bound<Bytes>, rows: usize) -> Scan {
+    pub(crate) fn scan(&self, from: Bound<Bytes>, rows: usize) -> Scan {
         let to = match self.is_last() {
             true => Bound::Unbounded,
             false => Bound::Excluded(Bytes::copy_from_slice(self.keys.max.significant())),
@@ -262,12 +240,9 @@ impl Gathered {
         (self.wanted - self.bodies.len()).clamp(16, 256)
     }
 
-    /// Adds an item that is wanted; true when the page is full with it.
-    fn add(&mut self, key: &Bytes, body: Bytes, keep: &(dyn Fn(&[u8]) -> bool + Sync)) -> bool {
+    /// Adds an item; true when the page is full with it.
+    fn add(&mut self, key: &Bytes, body: Bytes) -> bool {
         self.position = Some(key.clone());
-        if !keep(&body) {
-            return false;
-        }
         self.bytes += body.len();
         self.bodies.push(body);
         self.bodies.len() >= self.wanted || self.bytes >= limits::PAGE_BYTES

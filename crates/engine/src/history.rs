@@ -7,7 +7,7 @@
 //! - Everything after a floor is there. A floor is durable before what is below it is removed.
 //! - A change of the state is stored with the next commit; until then there is no commit that it
 //!   could be wrong about, and opening the partition comes to the same state again. A change of
-//!   policy is acknowledged after such a commit ([`Container::settle_history`]): before, a crash
+//!   policy is acknowledged after such a commit ([`Container::settle_policies`]): before, a crash
 //!   could take back commits below the floor, and their LSNs would be given again.
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -131,10 +131,10 @@ impl History {
 }
 
 impl Container {
-    /// Makes a change of what is kept durable, where there is one.
-    pub(crate) async fn settle_history(&self) -> Result<()> {
+    /// Makes a change of what is kept or indexed durable, where there is one.
+    pub(crate) async fn settle_policies(&self) -> Result<()> {
         for partition in self.partitions().iter() {
-            if partition.writer().history_changed() {
+            if partition.writer().has_changed() {
                 partition.commit(self.env.now_ms(), Vec::new(), |_| Ok(())).await?;
             }
         }

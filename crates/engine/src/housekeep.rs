@@ -94,13 +94,14 @@ impl Engine {
 }
 
 impl Container {
-    async fn housekeep(&self, partition: &Partition) -> Result<bool> {
+    async fn housekeep(&self, partition: &Arc<Partition>) -> Result<bool> {
         self.check_alive()?;
         let mut chores = partition.chores.lock().await;
         let mut more = self.purge_own(partition, &mut chores).await?;
         more |= self.purge_default(partition, &mut chores).await?;
         more |= self.trim_log(partition, &mut chores).await?;
         more |= self.forget_deletes(partition, &mut chores).await?;
+        more |= self.build_index(partition).await?;
         Ok(more)
     }
 }

@@ -10,9 +10,11 @@
 //! Log    <lsn u64> <number u32> <seq u16> → Version  every version and delete, where they are kept
 //! Index  'b' <block u64>             → u32      how many rows of Feed have an LSN in the block
 //! Index  'd' <lsn u64> <number u32> <seq u16> → Version  what is left of a deleted item
+//! Index  'e'…'j'                     → …        index rows of items: see `index::key`
 //! Index  't' <second u32> <item key> → ""       when an item with a time to live of its own expires
 //! Index  'v' <block u64>             → u64      bytes of Log in the block, once it is past
 //! Meta   'h'                         → Head     last LSN and counters
+//! Meta   'i'                         → Indexing from which policies the index rows are
 //! Meta   'l'                         → History  what is kept in Log and 'd', and from where on
 //! Meta   'm'                         → Seam     only where rows of merged partitions are
 //! Meta   'p'                         → Pieces   floors of merged partitions, where they differ
@@ -32,6 +34,9 @@ use model::{Error, Fault, Result, epk};
 
 /// Key of the [`Head`] in `Meta`.
 pub const HEAD: Bytes = Bytes::from_static(b"h");
+
+/// Key of the [`Indexing`](crate::index::Indexing) in `Meta`.
+pub const INDEXING: Bytes = Bytes::from_static(b"i");
 
 /// Key of the [`History`](crate::history::History) in `Meta`.
 pub const HISTORY: Bytes = Bytes::from_static(b"l");

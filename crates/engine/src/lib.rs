@@ -22,23 +22,29 @@ mod feed;
 mod gate;
 mod history;
 mod housekeep;
+mod index;
 mod item;
 mod keys;
 mod kind;
+mod listen;
 mod offer;
 mod partition;
 mod pieces;
 mod rate;
 mod remove;
+mod select;
+mod source;
 mod transfer;
 mod version;
 
 pub use api::{
     Answer, At, Changed, ChangesMode, ChangesPage, ChangesRead, ChangesStart, Conditions,
-    CreateOptions, Created, Detail, ItemPage, ItemWrite, Link, Migration, Operation, Page, Range,
-    RangeLag, Ranges, ReplaceOptions, Resource, ResourcePage, Scope,
+    CreateOptions, Created, Detail, ItemPage, ItemWrite, Link, Migration, Operation, Page, Query,
+    QueryMetrics, QueryPage, Range, RangeLag, Ranges, ReplaceOptions, Resource, ResourcePage,
+    Scope,
 };
 pub use catalog::{Engine, Options};
+pub use changes::ChangesFilter;
 pub use container::Container;
 pub use env::Env;
 pub use kind::Kind;

@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
+use arc_swap::ArcSwapOption;
+use bytes::Bytes;
 use kv::{Claim, Keyspace, Owner, PartitionId, Stores, View};
 use model::Result;
 use model::epk::EpkRange;
@@ -16,7 +18,9 @@ use crate::commit::Writer;
 use crate::gate::{Remover, State};
 use crate::history::History;
 use crate::housekeep::Chores;
+use crate::index::Indexing;
 use crate::keys::{self, Head, Seam};
+use crate::listen::Listeners;
 use crate::pieces::Piece;
 
 /// A partition that is open.
@@ -40,8 +44,12 @@ pub(crate) struct Partition {
     pub(crate) seam: Option<Seam>,
     /// From where on history is kept for the keys of merged partitions, where that differs.
     pub(crate) pieces: Vec<Piece>,
+    /// The state of indexes that was last read from a view, as it is stored.
+    indexing: ArcSwapOption<(Bytes, Arc<Indexing>)>,
     /// What the gate is, for those who wait at it.
     pub(crate) gate: watch::Sender<State>,
+    /// Who waits for changes.
+    pub(crate) listeners: Arc<Listeners>,
     /// Present once others own the keys: whoever lets go of the partition last has its rows removed.
     pub(crate) remover: OnceLock<Remover>,
 }
@@ -86,7 +94,11 @@ impl Partition {
             // Nothing is kept until a container says so; what was before is below the floor.
             None => History::default(),
         };
-        let writer = Writer::new(head, history, view.commit());
+        let indexing = match view.get(Keyspace::Meta, &keys::INDEXING).await.map_err(storage)? {
+            Some(stored) => Indexing::decode(&stored)?,
+            None => Indexing::unknown(),
+        };
+        let writer = Writer::new(head, history, indexing, view.commit());
         Ok(Arc::new(Self {
             number,
             range,
@@ -99,7 +111,9 @@ impl Partition {
             chores: tokio::sync::Mutex::default(),
             seam,
             pieces,
+            indexing: ArcSwapOption::empty(),
             gate: watch::Sender::new(State::Open),
+            listeners: Arc::default(),
             remover: OnceLock::new(),
         }))
     }
@@ -123,6 +137,19 @@ impl Partition {
     /// What the partition holds, writes under way included.
     pub fn head(&self) -> Head {
         self.writer().head()
+    }
+
+    /// From which policies the index rows of a view are.
+    pub(crate) async fn indexing_of(&self, view: &dyn View) -> Result<Arc<Indexing>> {
+        let stored = view.get(Keyspace::Meta, &keys::INDEXING).await.map_err(storage)?;
+        let Some(stored) = stored else { return Ok(Arc::new(Indexing::unknown())) };
+        let known = self.indexing.load_full();
+        if let Some((_, indexing)) = known.as_deref().filter(|(known, _)| *known == stored) {
+            return Ok(indexing.clone());
+        }
+        let indexing = Arc::new(Indexing::decode(&stored)?);
+        self.indexing.store(Some(Arc::new((stored, indexing.clone()))));
+        Ok(indexing)
     }
 
     /// What is kept for readers of changes.

@@ -23,6 +23,7 @@ use crate::commit::Place;
 use crate::cut;
 use crate::gate;
 use crate::history::History;
+use crate::index::{self, Indexing};
 use crate::keys::{self, Change, Head, Row, Seam, Slot};
 use crate::partition::Partition;
 use crate::pieces::Piece;
@@ -81,6 +82,7 @@ impl Transfer {
             (Keyspace::Feed, (Bound::Unbounded, tail.clone())),
             (Keyspace::Log, (logged, tail)),
             (Keyspace::Index, run(keys::TOMBSTONES.0, keys::TOMBSTONES.1)),
+            (Keyspace::Index, run(index::ROWS.0, index::ROWS.1)),
             // Expiries and unique keys lie beside each other.
             (Keyspace::Index, run(keys::EXPIRIES, keys::LOG_BLOCKS.0)),
             (Keyspace::Docs, (Bound::Unbounded, Bound::Unbounded)),
@@ -189,6 +191,9 @@ impl Transfer {
         let pieces =
             |parent: &Arc<Partition>| Piece::of(&parent.span, &parent.pieces, &parent.history());
         let pieces: Vec<Piece> = parents.iter().flat_map(pieces).collect();
+        let indexings = parents.iter().map(|parent| parent.writer().indexing().clone());
+        let indexing = indexings.reduce(|all, one| all.joined(&one));
+        let indexing = indexing.unwrap_or_else(Indexing::unknown).joined_anew().encode();
         let mut tickets = Vec::new();
         for child in &self.children {
             // Rids say in which partition an item was made, so its own numbers begin anew.
@@ -196,6 +201,7 @@ impl Transfer {
             let pieces = Piece::within(&pieces, &child.record.span);
             let history = history.over(&pieces).encode();
             let mut batch = vec![Op::Put(Keyspace::Meta, keys::HISTORY, history)];
+            batch.push(Op::Put(Keyspace::Meta, keys::INDEXING, indexing.clone()));
             // The block of the newest commit is counted in the head until it is past.
             let newest = keys::log_block_key(lsn);
             head.log_block_bytes = log_block(&*child.owner.published(), &newest).await?;
@@ -311,6 +317,9 @@ fn item_key((keyspace, key): &Place, value: &Bytes) -> Result<Bytes> {
         (Keyspace::Log, _) | (Keyspace::Index, Some(b'd')) => Ok(Version::decode(value)?.item_key),
         (Keyspace::Index, Some(b't')) => keys::expiring_item(key),
         (Keyspace::Index, Some(b'u')) => Ok(value.clone()),
+        (Keyspace::Index, _) if index::is_row(key) => {
+            index::item_of(key).ok_or_else(|| keys::corrupt("an index row"))
+        }
         // A row that nobody has said how to copy must not be lost in silence.
         (Keyspace::Index | Keyspace::Meta, _) => Err(keys::corrupt("a row to copy")),
     }

@@ -293,7 +293,7 @@ async fn waiting_readers_follow_the_layout() {
         let container = container.clone();
         tokio::spawn(async move {
             let read = ChangesRead { scope, start: ChangesStart::Now, mode: LATEST, items: None };
-            container.await_changes(&read, None).await
+            container.await_changes(&read, None, None).await
         })
     };
     let everything = wait(Scope::Everything);

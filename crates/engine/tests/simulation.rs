@@ -327,6 +327,7 @@ async fn check_recovered(container: &Container, model: &mut Model) -> HashMap<Na
         found.insert(name, version);
     }
     check_feed(container, &found).await;
+    assert_eq!(container.index_faults().await.unwrap(), Vec::<String>::new());
     model.recovered = found.clone();
     model.writes.clear();
     found

@@ -265,7 +265,12 @@ impl Ticket {
     }
 
     /// Waits until the batch is durable and published.
-    pub async fn durable(self) -> Result<()> {
-        self.done.await.unwrap_or(Err(Error::Closed))
+    pub async fn durable(mut self) -> Result<()> {
+        self.landed().await
+    }
+
+    /// As [`Ticket::durable`], for a caller that may stop waiting and go on later. Once only.
+    pub async fn landed(&mut self) -> Result<()> {
+        (&mut self.done).await.unwrap_or(Err(Error::Closed))
     }
 }

@@ -1,10 +1,11 @@
 //! The embedded adapter: a journal of our own on disk, and a fjall database derived from it.
 //!
 //! A batch becomes one record of the journal. The committer writes and syncs everything that
-//! waits as one group ([`commit`]), then brings it into the tree ([`apply`]) and publishes a
-//! snapshot. Large values (Feed, Log) stay where the journal wrote them; the tree points to
-//! them. After a crash the tree comes back as it was at some earlier commit, and the journal's
-//! tail is applied again ([`recover`]).
+//! waits as one group ([`commit`]), then brings it into memory ([`apply`], [`recent`]) and
+//! publishes the new state. Whole layers of rows go from memory into the tree behind the commits
+//! ([`flush`]). Large values (Feed, Log) stay where the journal wrote them; rows point to them.
+//! After a crash the tree comes back as it was at some earlier commit, and the journal's tail is
+//! applied again ([`recover`]).
 //!
 //! A directory looks like this:
 //!
@@ -21,12 +22,15 @@ mod apply;
 mod chores;
 mod commit;
 mod file;
+mod flush;
 mod format;
 mod journal;
 mod queue;
+mod recent;
 mod reclaim;
 mod recover;
 mod repair;
+mod scan;
 mod segment;
 mod spare;
 mod tree;
@@ -48,6 +52,7 @@ use tokio::sync::watch;
 use self::apply::{Applier, Published};
 use self::chores::Chores;
 use self::commit::{Finish, at_path, lock};
+use self::flush::Flusher;
 use self::format::Body;
 use self::journal::{Ground, Journal};
 use self::queue::{Partition, Queue};
@@ -65,7 +70,7 @@ use crate::{
 pub use self::file::Faults;
 
 /// The layout that this build reads and writes.
-const FORMAT: &str = "astrarium store, format 1\n";
+const FORMAT: &str = "astrarium store, format 2\n";
 
 const LIMITS: Limits = Limits { key_bytes: 8 << 10, value_bytes: 5 << 20, batch_bytes: 64 << 20 };
 
@@ -89,6 +94,9 @@ pub struct LocalOptions {
     pub queue_bytes: usize,
     /// Size at which a new segment is begun.
     pub segment_bytes: u32,
+    /// Bytes of rows that are gathered in memory before they go into the tree. Up to four times
+    /// as much is held when the disk is slow.
+    pub layer_bytes: usize,
     /// Faults for tests.
     #[doc(hidden)]
     pub faults: Option<Arc<Faults>>,
@@ -101,6 +109,7 @@ impl Default for LocalOptions {
             cache_bytes: 128 << 20,
             queue_bytes: 64 << 20,
             segment_bytes: 64 << 20,
+            layer_bytes: 24 << 20,
             faults: None,
         }
     }
@@ -144,7 +153,8 @@ impl Shared {
         if let Some(partition) = partitions.get(&id) {
             return Ok(partition.clone());
         }
-        let partition = Arc::new(Partition::new(id, self.tree.epoch(id)?));
+        let epoch = lock(&self.applier).epoch(id)?;
+        let partition = Arc::new(Partition::new(id, epoch));
         partitions.insert(id, partition.clone());
         Ok(partition)
     }
@@ -165,20 +175,24 @@ impl Local {
             opened: Arc::new(OpenFiles::default()),
             next_id: AtomicU32::new(recover::last_id(dir)? + 1),
         });
-        let recovered = recover::recover(&ground, &tree)?;
+        let recovered = recover::recover(&ground, &tree, options.layer_bytes)?;
         let last = recovered.applier.applied().map_or(0, |applied| applied.commit);
         let queue = Arc::new(Queue::new(CommitNo(last), options.queue_bytes));
         let published = recovered.applier.published();
         let applier = Arc::new(Mutex::new(recovered.applier));
+        let flusher = Arc::new(Flusher::new(tree.clone(), applier.clone()));
         let spares = Arc::new(Spares::default());
         let journal = Journal::new(ground.clone(), spares.clone(), recovered.current);
         let chores = Arc::new(Chores::new(Reclaimer {
             ground: ground.clone(),
             tree: tree.clone(),
             applier: applier.clone(),
+            published: published.clone(),
+            flusher: flusher.clone(),
             damaged: HashSet::new(),
         }));
-        let finish = Finish::new(queue.clone(), applier.clone(), look_at_times(&chores));
+        let looked = look_at_times(&chores);
+        let finish = Finish::new(queue.clone(), applier.clone(), flusher, looked);
         let shared = Shared {
             queue,
             tree,
@@ -207,6 +221,7 @@ impl Local {
         let spawn = || {
             std::io::Result::Ok(vec![
                 commit::spawn(journal, finish.clone())?,
+                flush::spawn(finish.flusher.clone())?,
                 spare::spawn(spares.clone(), ground.clone())?,
                 chores::spawn(shared.chores.clone())?,
             ])
@@ -222,6 +237,7 @@ impl Local {
         self.shared.queue.close();
         self.spares.close();
         self.shared.chores.close();
+        self.finish.flusher.close();
         let threads =
             std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         for thread in threads {
@@ -229,6 +245,12 @@ impl Local {
                 tracing::error!("a storage thread has panicked");
             }
         }
+    }
+
+    /// Leaves nothing to be replayed.
+    fn settle(&self) -> Result<()> {
+        self.finish.flusher.flush_all()?;
+        self.shared.tree.sync()
     }
 
     async fn destroy_rows(&self, partition: PartitionId) -> Result<()> {
@@ -272,7 +294,7 @@ impl Stores for Local {
     fn close(&self) -> Pending<'_, ()> {
         Box::pin(async move {
             self.stop();
-            self.shared.tree.sync()
+            self.settle()
         })
     }
 
@@ -283,6 +305,7 @@ impl Stores for Local {
             (used + u64::from(account.used), live + account.live)
         });
         let segments = applier.accounts().len() as u64;
+        let layer_bytes = applier.layer_bytes() as u64;
         drop(applier);
         vec![
             ("commits", self.finish.commits.load(Ordering::Relaxed)),
@@ -292,6 +315,7 @@ impl Stores for Local {
             ("segment_bytes", used),
             ("segment_live_bytes", live),
             ("index_bytes", self.shared.tree.disk_bytes()),
+            ("layer_bytes", layer_bytes),
             ("replayed_records", self.shared.replayed),
         ]
     }
@@ -300,8 +324,8 @@ impl Stores for Local {
 impl Drop for Local {
     fn drop(&mut self) {
         self.stop();
-        if let Err(error) = self.shared.tree.sync() {
-            tracing::warn!(%error, dir = %self.ground.dir.display(), "the index was not synced");
+        if let Err(error) = self.settle() {
+            tracing::warn!(%error, dir = %self.ground.dir.display(), "the index was not flushed");
         }
     }
 }

@@ -82,3 +82,10 @@ async fn local_with_tiny_segments() {
         LocalOptions { segment_bytes: 4096, durability: Durability::Os, ..LocalOptions::default() };
     suite::all(|| Box::new(OnDisk::new(options.clone()))).await;
 }
+
+#[tokio::test]
+async fn local_with_tiny_layers() {
+    let durability = Durability::Os;
+    let options = LocalOptions { layer_bytes: 300, durability, ..LocalOptions::default() };
+    suite::all(|| Box::new(OnDisk::new(options.clone()))).await;
+}

@@ -2,13 +2,14 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use astrarium_kv::suite::{Dice, put, rows};
 use astrarium_kv::{
-    Claim, Durability, Error, Faults, Keyspace, Local, LocalOptions, Op, Owner, PartitionId,
+    Claim, Durability, Error, Faults, Keyspace, Local, LocalOptions, Op, Owner, PartitionId, Scan,
     Stores, View,
 };
 use bytes::Bytes;
@@ -322,7 +323,7 @@ async fn an_unknown_format_is_refused() {
     drop(open(dir.path()).unwrap());
     std::fs::write(dir.path().join("FORMAT"), "astrarium store, format 9\n").unwrap();
     let Err(Error::Refused(message)) = open(dir.path()) else { panic!("opened") };
-    assert!(message.contains("format 9") && message.contains("format 1"), "{message}");
+    assert!(message.contains("format 9") && message.contains("format 2"), "{message}");
 }
 
 fn figure(store: &Local, name: &str) -> u64 {
@@ -332,7 +333,12 @@ fn figure(store: &Local, name: &str) -> u64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn segments_are_compacted_under_readers_and_writers() {
     let dir = TempDir::new().unwrap();
-    let small = LocalOptions { segment_bytes: 64 << 10, durability: Durability::Os, ..options() };
+    let small = LocalOptions {
+        segment_bytes: 64 << 10,
+        layer_bytes: 64 << 10,
+        durability: Durability::Os,
+        ..options()
+    };
     let store = Local::open(dir.path(), small).unwrap();
     let owner = owner(&store).await;
     let (mut dice, mut lsn) = (Dice(2), 0);
@@ -375,4 +381,100 @@ async fn segments_are_compacted_under_readers_and_writers() {
     assert!(on_disk < 3 * live + (256 << 10), "{on_disk} bytes on disk for {live}");
     let store = open(dir.path()).unwrap();
     assert_eq!(check_documents(&*self::owner(&store).await.published()).await, 100);
+}
+
+type Model = std::collections::BTreeMap<(Keyspace, Bytes), Bytes>;
+
+fn random_batch(dice: &mut Dice, model: &mut Model, n: u64) -> Vec<Op> {
+    let mut batch = Vec::new();
+    for _ in 0..1 + dice.below(6) {
+        let keyspace = Keyspace::ALL[dice.below(5) as usize];
+        let key = Bytes::from(format!("{:03}", dice.below(120)));
+        if dice.below(3) == 0 {
+            model.remove(&(keyspace, key.clone()));
+            batch.push(Op::Delete(keyspace, key));
+        } else {
+            let value = Bytes::from(format!("{n} {}", "x".repeat(dice.below(40) as usize)));
+            model.insert((keyspace, key.clone()), value.clone());
+            batch.push(Op::Put(keyspace, key, value));
+        }
+    }
+    // A key that is put once and removed once, over and over.
+    let once = Bytes::from_static(b"once");
+    match model.remove(&(Keyspace::Index, once.clone())) {
+        Some(_) => batch.push(Op::DeleteOnce(Keyspace::Index, once)),
+        None => {
+            model.insert((Keyspace::Index, once.clone()), Bytes::from_static(b"1"));
+            batch.push(Op::Put(Keyspace::Index, once, Bytes::from_static(b"1")));
+        }
+    }
+    batch
+}
+
+async fn check_model(view: &dyn View, model: &Model, dice: &mut Dice) {
+    for keyspace in Keyspace::ALL {
+        let expected = model.iter().filter(|((space, _), _)| *space == keyspace);
+        let expected: Vec<_> =
+            expected.map(|((_, key), value)| (key.clone(), value.clone())).collect();
+        assert_eq!(rows(view, keyspace).await, expected);
+        let key = Bytes::from(format!("{:03}", dice.below(120)));
+        let found = view.get(keyspace, &key).await.unwrap();
+        assert_eq!(found.as_ref(), model.get(&(keyspace, key.clone())));
+        let below = Scan {
+            keyspace,
+            from: Bound::Unbounded,
+            to: Bound::Excluded(key.clone()),
+            reverse: true,
+            rows: 3,
+            bytes: usize::MAX,
+            keys_only: false,
+        };
+        let last = view.scan(below).await.unwrap().rows;
+        let mut wanted: Vec<_> = expected.into_iter().filter(|(at, _)| *at < key).collect();
+        wanted.reverse();
+        wanted.truncate(3);
+        assert_eq!(last, wanted);
+    }
+}
+
+#[tokio::test]
+async fn layers_and_tree_are_read_as_one() {
+    let dir = TempDir::new().unwrap();
+    let small = LocalOptions {
+        layer_bytes: 32 << 10,
+        segment_bytes: 256 << 10,
+        durability: Durability::Os,
+        ..options()
+    };
+    let store = Local::open(dir.path(), small.clone()).unwrap();
+    let owner = self::owner(&store).await;
+    let (mut dice, mut model) = (Dice(7), Model::new());
+    let mut kept: Vec<(Arc<dyn View>, Model)> = Vec::new();
+    for n in 0..1500 {
+        let batch = random_batch(&mut dice, &mut model, n);
+        write(&*owner, batch).await;
+        if n % 37 == 0 {
+            check_model(&*owner.published(), &model, &mut dice).await;
+            kept.push((owner.published(), model.clone()));
+        }
+        if kept.len() > 4 {
+            let (view, then) = kept.swap_remove(dice.below(5) as usize);
+            check_model(&*view, &then, &mut dice).await;
+        }
+    }
+    drop((kept, owner, store));
+    let store = Local::open(dir.path(), small).unwrap();
+    check_model(&*self::owner(&store).await.published(), &model, &mut dice).await;
+}
+
+#[tokio::test]
+async fn what_lives_and_dies_in_memory_leaves_nothing() {
+    let dir = TempDir::new().unwrap();
+    let store = Local::open(dir.path(), options()).unwrap();
+    let owner = owner(&store).await;
+    let (mut dice, mut lsn) = (Dice(3), 0);
+    update(&*owner, &mut dice, 300, &mut lsn).await;
+    let before = figure(&store, "layer_bytes");
+    update(&*owner, &mut dice, 3000, &mut lsn).await;
+    assert!(figure(&store, "layer_bytes") < 2 * before, "dead rows stay in memory");
 }

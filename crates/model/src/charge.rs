@@ -15,6 +15,7 @@
 //! | upsert | a create or a replace, whichever it was | |
 //! | delete | a create of what is deleted | about an insert |
 //! | page of a feed | the reads of its items, at least 1 | 1,000 items of 1 KB: 1,000 RU |
+//! | page of a query | 2 + 1/20 for each KB read, an item counting at least one, + 1/1000 for each index entry | one item by an indexed property: 2 to 3 RU |
 //! | metadata | 1 | 1 to 2 RU |
 //! | refused request | 1 | failures are charged too |
 //!
@@ -26,6 +27,9 @@ const KB: f64 = 1024.0;
 const PER_KB: f64 = 9.0 / 99.0;
 const WRITE_FACTOR: f64 = 5.0;
 const PER_INDEXED_TERM: f64 = 0.25;
+const QUERY: f64 = 2.0;
+const PER_KB_QUERIED: f64 = 0.05;
+const PER_INDEX_ENTRY: f64 = 0.001;
 
 /// A point read of an item of this size.
 pub fn read(bytes: usize) -> f64 {
@@ -57,6 +61,13 @@ pub fn feed(bytes: usize, items: usize) -> f64 {
     let items = items as f64;
     let beyond_first_kb = (bytes as f64 / KB - items).max(0.0);
     rounded((items + PER_KB * beyond_first_kb).max(1.0))
+}
+
+/// A page of a query that has read so many items, which have so many bytes together, and so many
+/// entries of indexes.
+pub fn query(items: u64, bytes: u64, entries: u64) -> f64 {
+    let kb = (bytes as f64 / KB).max(items as f64);
+    rounded(QUERY + kb * PER_KB_QUERIED + entries as f64 * PER_INDEX_ENTRY)
 }
 
 /// A request for a database, container, script, offer and so on.
@@ -116,6 +127,13 @@ mod tests {
         for bytes in [1, ONE, 3 * ONE + 17, HUNDRED] {
             assert_eq!(feed(bytes, 1), read(bytes));
         }
+    }
+
+    #[test]
+    fn queries_cost_what_they_read() {
+        assert_eq!(query(0, 0, 0), 2.0);
+        assert_eq!(query(1, 300, 1), 2.05);
+        assert_eq!(query(100, 100 * 1024, 100), 7.1);
     }
 
     #[test]

@@ -12,7 +12,10 @@ use serde_json::{Map, Value};
 
 use crate::{Error, Result};
 
+mod cursor;
 mod scan;
+
+pub use cursor::Cursor;
 
 /// A checked JSON object and its members.
 #[derive(Debug, Clone)]

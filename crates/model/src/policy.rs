@@ -7,9 +7,12 @@
 mod change_feed;
 mod computed;
 mod field;
+mod index_rules;
 mod indexing;
 mod path;
 mod search;
+
+use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
@@ -19,6 +22,9 @@ use crate::{
 };
 
 pub use change_feed::ChangeFeedPolicy;
+pub use index_rules::{
+    CompositePath, ComputedProperty, FullTextIndex, IndexRules, Place, SpatialIndex, Step, VectorIndex,
+};
 pub use indexing::IndexingSummary;
 
 /// Version of a partition key whose definition names none. The service reads a missing version
@@ -58,6 +64,8 @@ pub struct ContainerDefinition {
     pub unique_keys: Vec<Vec<Path>>,
     /// What writers need of the indexing policy.
     pub indexing: IndexingSummary,
+    /// Which values are in which index.
+    pub index_rules: Arc<IndexRules>,
     /// What the change feed keeps beside the newest version of each item.
     pub change_feed: ChangeFeedPolicy,
     json: Map<String, Value>,
@@ -109,6 +117,7 @@ impl ContainerDefinition {
             default_ttl: default_ttl_of(&json)?,
             unique_keys: unique_keys_of(&json)?,
             indexing: indexing::summary(&json)?,
+            index_rules: Arc::new(IndexRules::read(&json)?),
             change_feed: ChangeFeedPolicy::read(&json)?,
             json,
         })

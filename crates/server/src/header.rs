@@ -20,9 +20,14 @@ headers! {
     CONTENT_PATH = "x-ms-content-path";
     CONTINUATION = "x-ms-continuation";
     END_EPK = "x-ms-end-epk";
+    EXPLAIN = "x-astrarium-explain";
     EXPIRY_SECONDS = "x-ms-documentdb-expiry-seconds";
     FEED_DELETES = "x-astrarium-feed-deletes";
     FEED_FORMAT = "x-ms-cosmos-changefeed-wire-format-version";
+    INDEX_PROGRESS = "x-ms-documentdb-collection-index-transformation-progress";
+    INDEX_METRICS = "x-ms-cosmos-index-utilization";
+    INDEX_METRICS_TEXT_WANTED = "x-ms-cosmos-populateindexmetrics-v2";
+    INDEX_METRICS_WANTED = "x-ms-cosmos-populateindexmetrics";
     INTENDED_RID = "x-ms-cosmos-intended-collection-rid";
     IS_BATCH = "x-ms-cosmos-is-batch-request";
     IS_QUERY = "x-ms-documentdb-isquery";
@@ -41,6 +46,8 @@ headers! {
     PREFER = "prefer";
     PREFERENCE_APPLIED = "preference-applied";
     PRE_TRIGGER = "x-ms-documentdb-pre-trigger-include";
+    QUERY_METRICS = "x-ms-documentdb-query-metrics";
+    QUERY_METRICS_WANTED = "x-ms-documentdb-populatequerymetrics";
     RANGE_ID = "x-ms-documentdb-partitionkeyrangeid";
     READ_KEY_TYPE = "x-ms-read-key-type";
     REQUEST_CHARGE = "x-ms-request-charge";

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use engine::Engine;
+use server::ask::Ask;
 use server::settings::{self, Loaded, Settings, Verb, WELL_KNOWN_KEY};
 use server::{Options, Server, log, store, tls};
 
@@ -15,7 +16,11 @@ use server::{Options, Server, log, store, tls};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let arguments = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    let mut arguments =
+        std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).peekable();
+    if arguments.next_if(|word| word == "query").is_some() {
+        return query(arguments);
+    }
     let read_file = |path: &str| std::fs::read_to_string(path).map_err(|e| format!("{path}: {e}"));
     let loaded = match settings::load(arguments, |name| std::env::var(name).ok(), read_file) {
         Ok(loaded) => loaded,
@@ -30,6 +35,17 @@ fn main() -> ExitCode {
         Verb::Serve => serve(&loaded),
     };
     match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(wrong) => failed(&wrong, 1),
+    }
+}
+
+fn query(words: impl Iterator<Item = String>) -> ExitCode {
+    let ask = match Ask::parse(words) {
+        Ok(ask) => ask,
+        Err(wrong) => return failed(&wrong, 2),
+    };
+    match ask.run(|line| print(&format!("{line}\n"))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(wrong) => failed(&wrong, 1),
     }

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::{Answer, ChangesPage, ChangesRead, ChangesStart, Container};
+use engine::{Answer, ChangesFilter, ChangesPage, ChangesRead, ChangesStart, Container};
 use model::Result;
 use tokio::time::{sleep, timeout};
 
@@ -65,6 +65,7 @@ pub struct Events {
     form: Form,
     /// What to ask for next.
     read: ChangesRead,
+    filter: Option<ChangesFilter>,
     /// The page that was read to see that the request can be served.
     first: Option<ChangesPage>,
     ended: bool,
@@ -85,8 +86,8 @@ impl Events {
         wanted: ChangesRequest,
         first: ChangesPage,
     ) -> Self {
-        let ChangesRequest { read, form, .. } = wanted;
-        Self { server, container, form, read, first: Some(first), ended: false }
+        let ChangesRequest { read, filter, form, .. } = wanted;
+        Self { server, container, form, read, filter, first: Some(first), ended: false }
     }
 
     async fn next(mut self) -> Option<(Bytes, Self)> {
@@ -126,11 +127,12 @@ impl Events {
     /// the position does not fall behind where much happens that this reader does not want.
     async fn listen(&self) -> Heard {
         let Self { container, read, server, .. } = self;
+        let filter = self.filter.as_ref();
         tokio::select! {
-            waited = timeout(server.options.heartbeat, container.await_changes(read, None)) => {
+            waited = timeout(server.options.heartbeat, container.await_changes(read, filter, None)) => {
                 match waited {
                     Ok(answer) => Heard::Answer(answer),
-                    Err(_) => Heard::Silence(container.read_changes(read, None).await),
+                    Err(_) => Heard::Silence(container.read_changes_where(read, filter, None).await),
                 }
             }
             () = server.stopped() => Heard::Stop,

@@ -8,7 +8,7 @@ pub mod changes;
 use bytes::Bytes;
 use engine::{Conditions, CreateOptions, Migration, Page, ReplaceOptions, Scope};
 use hyper::HeaderMap;
-use hyper::header::{HeaderName, IF_MATCH, IF_NONE_MATCH};
+use hyper::header::{CONTENT_TYPE, HeaderName, IF_MATCH, IF_NONE_MATCH};
 use model::epk::{Epk, EpkRange};
 use model::partition_key::PartitionKey;
 use model::throughput::Throughput;
@@ -40,6 +40,17 @@ impl<'a> Headers<'a> {
             Some(text) if text.eq_ignore_ascii_case("false") => Ok(false),
             Some(text) => Err(wrong(name, text, "must be True or False")),
         }
+    }
+
+    /// Whether the body is a query: a header says so, or its type.
+    pub fn is_query(self) -> Result<bool> {
+        const QUERY: &[u8] = b"application/query+json";
+        let typed = self
+            .0
+            .get(CONTENT_TYPE)
+            .and_then(|kind| kind.as_bytes().get(..QUERY.len()))
+            .is_some_and(|kind| kind.eq_ignore_ascii_case(QUERY));
+        Ok(self.flag(&header::IS_QUERY)? || typed)
     }
 
     /// How much of a list is wanted, and from where.

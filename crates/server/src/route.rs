@@ -7,7 +7,6 @@
 use std::sync::LazyLock;
 
 use engine::Kind;
-use hyper::header::CONTENT_TYPE;
 use hyper::{HeaderMap, Method};
 use model::{Error, Fault, Result};
 
@@ -171,8 +170,7 @@ impl Verb {
             Self::Plan
         } else if asked.flag(&header::IS_BATCH)? {
             Self::Batch
-        } else if asked.flag(&header::IS_QUERY)? || is_query_type(headers) {
-            // Without its filter the answer would be another one: better none.
+        } else if asked.is_query()? {
             if headers.contains_key(&header::A_IM) { Self::ChangesQuery } else { Self::Query }
         } else if asked.flag(&header::IS_UPSERT)? {
             Self::Upsert
@@ -180,14 +178,6 @@ impl Verb {
             Self::Post
         })
     }
-}
-
-fn is_query_type(headers: &HeaderMap) -> bool {
-    const QUERY: &[u8] = b"application/query+json";
-    headers
-        .get(CONTENT_TYPE)
-        .and_then(|kind| kind.as_bytes().get(..QUERY.len()))
-        .is_some_and(|kind| kind.eq_ignore_ascii_case(QUERY))
 }
 
 use Kind::{
@@ -290,7 +280,7 @@ const ROUTES: &[(Verb, &str, Operation)] = &[
     (Verb::Query, "dbs/*/colls/*/docs", Op::QueryItems),
     (Verb::Plan, "dbs/*/colls/*/docs", Op::QueryPlan),
     (Verb::Changes, "dbs/*/colls/*/docs", Op::ReadChanges),
-    (Verb::ChangesQuery, "dbs/*/colls/*/docs", Op::Refuse("a filter on the change feed")),
+    (Verb::ChangesQuery, "dbs/*/colls/*/docs", Op::ReadChanges),
     (Verb::Batch, "dbs/*/colls/*/docs", Op::Refuse("a batch")),
 ];
 

@@ -3,6 +3,6 @@
 pub mod account;
 pub mod changes;
 pub mod error;
-pub mod plan;
+pub mod query;
 pub mod range;
 pub mod resource;

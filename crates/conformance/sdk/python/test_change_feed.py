@@ -200,6 +200,56 @@ def test_a_container_made_anew_is_another(database):
     assert ids(read(container, start_time="Beginning")[0]) == ["2"]
 
 
+def split(container):
+    """Raises the throughput of a container with one partition, and waits for it to have four."""
+    container.replace_throughput(40000)
+    while len(list(container.read_feed_ranges(force_refresh=True))) < 4:
+        time.sleep(0.05)
+
+
+def test_a_split_in_the_middle_of_an_iteration(database):
+    container = database.create_container("split", PartitionKey("/pk"), offer_throughput=400)
+    for n in range(40):
+        fill(container, [n], pk=f"k{n % 10}")
+    pages = container.query_items_change_feed(start_time="Beginning", max_item_count=5).by_page()
+    seen = ids(next(pages)) + ids(next(pages))
+    assert len(seen) == 10
+    token = container.client_connection.last_response_headers["etag"]
+    split(container)
+    for n in range(40, 50):
+        fill(container, [n], pk=f"k{n % 10}")
+    seen += [each for page in pages for each in ids(page)]
+    assert sorted(seen, key=int) == [str(n) for n in range(50)]
+    for key in range(10):
+        order = [int(each) for each in seen if int(each) % 10 == key]
+        assert order == sorted(order)
+    # A position of the time before the split goes on, in a client that knows only what is now.
+    client = CosmosClient(container.client_connection.url_connection, KEY)
+    later = client.get_database_client(database.id).get_container_client("split")
+    changes, token = read(later, continuation=token)
+    assert sorted(ids(changes), key=int) == [str(n) for n in range(10, 50)]
+    assert read(later, continuation=token)[0] == []
+
+
+def test_a_split_in_the_middle_of_all_versions(database):
+    policy = {"retentionDuration": 10}
+    body = {"id": "kept", "partitionKey": {"paths": ["/pk"], "kind": "Hash", "version": 2}, "changeFeedPolicy": policy}
+    database.client_connection.CreateContainer(database.database_link, body, {"offerThroughput": 400})
+    kept = database.get_container_client("kept")
+    mode = "AllVersionsAndDeletes"
+    _, token = read(kept, mode=mode, start_time="Now")
+    for n in range(20):
+        fill(kept, [n], pk=f"k{n % 5}")
+    kept.delete_item("3", "k3")
+    split(kept)
+    fill(kept, ["20"], pk="k0")
+    changes, token = read(kept, mode=mode, continuation=token)
+    kinds = [(c["metadata"]["operationType"], c.get("current", {}).get("id") or c["metadata"]["id"]) for c in changes]
+    assert sorted(kinds) == sorted([("create", str(n)) for n in range(21)] + [("delete", "3")])
+    assert kinds.index(("create", "3")) < kinds.index(("delete", "3"))
+    assert read(kept, mode=mode, continuation=token)[0] == []
+
+
 def test_the_server_is_killed_in_the_middle():
     with OwnServer() as server, CosmosClient(server.endpoint, KEY) as client:
         container = client.create_database("d").create_container("c", PartitionKey("/pk"))

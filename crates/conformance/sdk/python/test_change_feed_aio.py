@@ -1,5 +1,6 @@
 """The change feed by the asynchronous client."""
 
+import asyncio
 from datetime import datetime, timedelta, timezone
 
 from azure.cosmos import PartitionKey
@@ -46,6 +47,20 @@ async def test_scopes_and_pages(aio_database):
     async for page in pages:
         sizes.append(len([change async for change in page]))
     assert sum(sizes) == 40 and max(sizes) <= 7
+
+
+async def test_a_split_in_the_middle_of_an_iteration(aio_database):
+    container = await aio_database.create_container("split", PartitionKey("/pk"), offer_throughput=400)
+    await fill(container, range(30))
+    pages = container.query_items_change_feed(start_time="Beginning", max_item_count=5).by_page()
+    seen = [change["id"] async for change in await pages.__anext__()]
+    await container.replace_throughput(40000)
+    while len([each async for each in container.read_feed_ranges(force_refresh=True)]) < 4:
+        await asyncio.sleep(0.05)
+    await fill(container, range(30, 40))
+    async for page in pages:
+        seen += [change["id"] async for change in page]
+    assert sorted(seen, key=int) == [str(n) for n in range(40)]
 
 
 async def test_all_versions_and_deletes(aio_database):

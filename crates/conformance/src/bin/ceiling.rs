@@ -1,7 +1,7 @@
 //! What the machine can do at best: the server's HTTP stack with almost nothing behind it.
 //!
-//! `ceiling read` verifies the signature and answers with 1 KB. `ceiling log DIR` verifies it,
-//! appends the body to a log and answers once the disk has it: one thread writes and syncs for
+//! `ceiling read` verifies the signature and answers with 1 KB, `ceiling page BYTES` with as many
+//! bytes as that, from memory. `ceiling log DIR` verifies it, appends the body to a log and answers once the disk has it: one thread writes and syncs for
 //! all who wait, while the next group gathers. Both print the ready line that the server prints.
 
 use std::convert::Infallible;
@@ -40,17 +40,18 @@ struct Ceiling {
 
 fn main() -> io::Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let log = match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        ["read"] => None,
-        ["log", folder] => Some(Log::create(Path::new(folder))?),
+    let (bytes, log) = match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["read"] => (BODY_BYTES, None),
+        ["page", bytes] => (bytes.parse().map_err(io::Error::other)?, None),
+        ["log", folder] => (BODY_BYTES, Some(Log::create(Path::new(folder))?)),
         _ => {
-            eprintln!("usage: ceiling read | ceiling log DIR");
+            eprintln!("usage: ceiling read | ceiling page BYTES | ceiling log DIR");
             std::process::exit(2);
         }
     };
     let key = STANDARD.decode(WELL_KNOWN_KEY).expect("the well-known key is base64");
     let key = hmac::Key::new(hmac::HMAC_SHA256, &key);
-    let ceiling = Arc::new(Ceiling { key, body: Bytes::from(vec![b'x'; BODY_BYTES]), log });
+    let ceiling = Arc::new(Ceiling { key, body: Bytes::from(vec![b'x'; bytes]), log });
     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(serve(ceiling))
 }
 

@@ -208,14 +208,18 @@ impl Engine {
         self.change(counters, Change { put: vec![revised], ..Change::default() }).await?;
         if let (Some(container), Some(definition)) = (&entry.container, definition) {
             container.redefine(resource.clone(), definition);
-            container.settle_history().await?;
+            container.settle_policies().await?;
         }
         Ok(resource)
     }
 
     fn redefined(&self, entry: &Entry, body: &Map<String, Value>) -> Result<Map<String, Value>> {
         let container = entry.container.as_ref().ok_or_else(|| corrupt("a container"))?;
-        Ok(container.definition().replace(body)?.to_json().clone())
+        let definition = container.definition().replace(body)?;
+        for partition in container.partitions().iter() {
+            partition.writer().indexing().check_room(&definition.index_rules)?;
+        }
+        Ok(definition.to_json().clone())
     }
 
     async fn replace_offer(

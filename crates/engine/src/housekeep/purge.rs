@@ -5,6 +5,7 @@
 //! feed of merged partitions an item may stand behind one that expires later, and waits for it.
 
 use std::ops::Bound;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use kv::{Keyspace, Scan, View};
@@ -32,7 +33,7 @@ impl Container {
     /// Purges items with a time to live of their own; true when there are more.
     pub(super) async fn purge_own(
         &self,
-        partition: &Partition,
+        partition: &Arc<Partition>,
         chores: &mut Chores,
     ) -> Result<bool> {
         if self.definition().default_ttl.is_none() {
@@ -76,7 +77,7 @@ impl Container {
     /// Purges items on the container's default; true when there are more.
     pub(super) async fn purge_default(
         &self,
-        partition: &Partition,
+        partition: &Arc<Partition>,
         chores: &mut Chores,
     ) -> Result<bool> {
         let default_ttl = self.definition().default_ttl;
@@ -125,7 +126,7 @@ impl Container {
     }
 
     /// Deletes what is still expired when it is decided.
-    async fn purge(&self, partition: &Partition, candidates: &[Candidate]) -> Result<()> {
+    async fn purge(&self, partition: &Arc<Partition>, candidates: &[Candidate]) -> Result<()> {
         let mut places: Vec<Place> = Vec::with_capacity(2 * candidates.len());
         for candidate in candidates {
             places.push((Keyspace::Docs, candidate.identity.item_key.clone()));

@@ -4,6 +4,7 @@
 //! refused, so nobody ever reads a log with a hole in it.
 
 use std::ops::Bound;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use kv::{Keyspace, Scan, View};
@@ -34,7 +35,7 @@ impl Container {
     /// Cuts the log to what the policy keeps; true when there is more to cut.
     pub(super) async fn trim_log(
         &self,
-        partition: &Partition,
+        partition: &Arc<Partition>,
         chores: &mut Chores,
     ) -> Result<bool> {
         let (head, history) = (partition.head(), partition.history());
@@ -80,7 +81,7 @@ impl Container {
     /// From where on the log is to be kept.
     async fn log_floor(
         &self,
-        partition: &Partition,
+        partition: &Arc<Partition>,
         view: &dyn View,
         floor: Floor,
         complete: u64,
@@ -111,7 +112,7 @@ impl Container {
     /// Forgets deletes that are older than the policy remembers; true when there are more.
     pub(super) async fn forget_deletes(
         &self,
-        partition: &Partition,
+        partition: &Arc<Partition>,
         chores: &mut Chores,
     ) -> Result<bool> {
         for _ in 0..BATCHES {
@@ -147,7 +148,7 @@ impl Container {
         Ok(true)
     }
 
-    async fn forget(&self, partition: &Partition, old: &[(Bytes, Version)]) -> Result<()> {
+    async fn forget(&self, partition: &Arc<Partition>, old: &[(Bytes, Version)]) -> Result<()> {
         let mut places: Vec<Place> = Vec::with_capacity(2 * old.len());
         for (key, version) in old {
             places.push((Keyspace::Index, key.clone()));

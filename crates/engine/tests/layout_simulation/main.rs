@@ -564,6 +564,7 @@ async fn check_recovered(
     before: &HashMap<Name, Option<u64>>,
 ) -> HashMap<Name, Option<u64>> {
     let container = &world.container;
+    assert_eq!(container.index_faults().await.unwrap(), Vec::<String>::new());
     let mut found = HashMap::new();
     for name in (0..KEYS).flat_map(|k| (0..IDS).map(move |i| (k, i))) {
         let id = format!("i{}", name.1);

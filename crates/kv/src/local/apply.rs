@@ -1,33 +1,63 @@
-//! Brings durable records into the tree and publishes what can be read.
+//! Brings durable records into memory and publishes what can be read.
+//!
+//! Rows go into the newest layer ([`Recent`]); a layer that is full is sealed, and flushed into
+//! the tree behind the commits ([`super::flush`]).
 //!
 //! Invariants:
 //! - One holder at a time (it lives behind a mutex), records in the order of their commit.
-//! - Rows, live bytes per segment and the mark of how far the journal is applied change in one
-//!   fjall batch. So live bytes are exact at any point where a crash can put us.
-//! - A weak tombstone meets exactly one put: Feed and Log rows carry that knowledge in their
-//!   pointer; for other keyspaces a key that is deleted and put within one group gets its
-//!   tombstone in a batch of its own first.
+//! - A layer, the accounts of segments as they were when it was sealed, and the place in the
+//!   journal that it reaches to are flushed together. Live bytes are exact at any point where a
+//!   crash can put us, but for the middle of a flush: then they are counted anew.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
+use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-// Keys are hashed several times per write, where the standard hasher shows.
+// Looked up with every row of a feed, where the standard hasher shows.
 use foldhash::{HashMap, HashMapExt};
 
 use super::format::{
     Change, RECORD_HEADER_BYTES, RecordKind, Row, Rows, SEGMENT_HEADER_BYTES, SegmentId,
+    SegmentKind,
 };
+use super::recent::{Recent, State, Value};
 use super::segment::{Placed, Segment, SegmentSet};
-use super::tree::{Account, Applied, Pointer, Tree, failed};
+use super::tree::{Account, Applied, Pointer, Tree};
 use crate::{CommitNo, Epoch, Error, Keyspace, PartitionId, Result};
 
-/// What readers see.
+/// A layer that stands for this much of the journal is full: a reopen has to read that again.
+const LAYER_JOURNAL_BYTES: u64 = 128 << 20;
+/// Views that are remembered before those which are gone are looked for among all.
+const VIEWS_MAX: usize = 4096;
+
+/// For each feed, a key that none in it is above.
+pub(crate) type Tails = HashMap<(PartitionId, Keyspace), Bytes>;
+
+/// The tree as it was after a flush.
+pub(crate) struct Base {
+    pub snapshot: fjall::Snapshot,
+    pub tails: Tails,
+}
+
+/// What readers see: layers in memory, newest first, and the tree beneath them.
 pub(crate) struct Published {
     pub commit: CommitNo,
-    pub snapshot: fjall::Snapshot,
+    pub state: State,
+    pub layers: Arc<[Arc<Recent>]>,
+    pub base: Arc<Base>,
     pub segments: Arc<SegmentSet>,
+}
+
+/// A layer that is to be flushed, with what belongs to it.
+#[derive(Clone)]
+pub(crate) struct Sealed {
+    pub layer: Arc<Recent>,
+    pub applied: Option<Applied>,
+    pub accounts: Vec<(SegmentId, Option<Account>)>,
+    pub epochs: Vec<(PartitionId, Epoch)>,
+    tails: Tails,
 }
 
 /// Applies groups; see the top of this file.
@@ -36,28 +66,23 @@ pub(crate) struct Applier {
     published: Arc<ArcSwap<Published>>,
     segments: Arc<SegmentSet>,
     accounts: BTreeMap<SegmentId, Account>,
-    /// No key above this one exists in the partition's keyspace.
-    tails: HashMap<(PartitionId, Keyspace), Bytes>,
     applied: Option<Applied>,
-}
-
-/// What a group does to one key.
-#[derive(Clone)]
-enum Effect {
-    Put(Bytes),
-    Point(Pointer),
-    Remove,
-    RemoveOnce,
-}
-
-/// What a group does, one effect per key.
-#[derive(Default)]
-struct Effects {
-    rows: [HashMap<Bytes, Effect>; 5],
-    /// Keys that were deleted before they were put again: they need a tombstone beneath.
-    reborn: Vec<(Keyspace, Bytes)>,
+    layer_bytes: usize,
+    tails: Tails,
     epochs: HashMap<PartitionId, Epoch>,
-    accounts: BTreeMap<SegmentId, Account>,
+    state: State,
+    layers: Arc<[Arc<Recent>]>,
+    base: Arc<Base>,
+    /// Layers to be flushed, the oldest first.
+    sealed: VecDeque<Sealed>,
+    /// What has changed since the last seal, beside rows.
+    touched: BTreeSet<SegmentId>,
+    claimed: BTreeSet<PartitionId>,
+    journal_bytes: u64,
+    /// Published states that somebody may still read, the oldest first.
+    views: VecDeque<(State, Weak<Published>)>,
+    /// Rows of the newest layer that can go once every view sees them gone.
+    graves: VecDeque<(State, Keyspace, Bytes)>,
 }
 
 impl Applier {
@@ -66,14 +91,37 @@ impl Applier {
         segments: SegmentSet,
         accounts: BTreeMap<SegmentId, Account>,
         applied: Option<Applied>,
+        layer_bytes: usize,
     ) -> Self {
         let segments = Arc::new(segments);
-        let published = Arc::new(ArcSwap::from_pointee(Published {
+        let base = Arc::new(Base { snapshot: tree.snapshot(), tails: Tails::new() });
+        let layers: Arc<[Arc<Recent>]> = Arc::new([Arc::default()]);
+        let published = Arc::new(Published {
             commit: CommitNo(applied.map_or(0, |applied| applied.commit)),
-            snapshot: tree.snapshot(),
+            state: State(0),
+            layers: layers.clone(),
+            base: base.clone(),
             segments: segments.clone(),
-        }));
-        Self { tree, published, segments, accounts, tails: HashMap::new(), applied }
+        });
+        Self {
+            tree,
+            views: VecDeque::from([(State(0), Arc::downgrade(&published))]),
+            published: Arc::new(ArcSwap::new(published)),
+            segments,
+            accounts,
+            applied,
+            layer_bytes,
+            tails: Tails::new(),
+            epochs: HashMap::new(),
+            state: State(0),
+            layers,
+            base,
+            sealed: VecDeque::new(),
+            touched: BTreeSet::new(),
+            claimed: BTreeSet::new(),
+            journal_bytes: 0,
+            graves: VecDeque::new(),
+        }
     }
 
     pub(crate) fn published(&self) -> Arc<ArcSwap<Published>> {
@@ -92,19 +140,31 @@ impl Applier {
         self.segments.get(&id).cloned()
     }
 
+    /// The epoch of a partition.
+    pub(crate) fn epoch(&self, partition: PartitionId) -> Result<Epoch> {
+        match self.epochs.get(&partition) {
+            Some(epoch) => Ok(*epoch),
+            None => self.tree.epoch(partition),
+        }
+    }
+
+    /// Memory that layers take.
+    pub(crate) fn layer_bytes(&self) -> usize {
+        self.layers.iter().map(|layer| layer.bytes()).sum()
+    }
+
     /// Applies records of one segment and publishes the outcome.
     pub(crate) fn apply(&mut self, segment: &Arc<Segment>, records: &[Placed]) -> Result<()> {
         let Some(last) = records.last() else { return Ok(()) };
         self.know(segment);
-        let mut effects = Effects::default();
+        self.begin();
         for record in records {
-            self.gather(&mut effects, segment, record)?;
+            self.apply_record(segment, record)?;
+            self.journal_bytes += u64::from(record.header.body_bytes);
         }
+        self.account(segment.id()).used = last.end();
         let applied =
             Applied { segment: segment.id(), end: last.end(), commit: last.header.commit };
-        let account = self.account(&mut effects, segment.id());
-        account.used = last.end();
-        self.write(effects, Some(applied))?;
         self.applied = Some(applied);
         self.publish();
         Ok(())
@@ -119,35 +179,124 @@ impl Applier {
         moves: &[(Keyspace, Bytes, Pointer, Pointer)],
     ) -> Result<()> {
         self.know(to);
-        let mut effects = Effects::default();
-        self.account(&mut effects, to.id()).used = used;
+        self.begin();
+        self.account(to.id()).used = used;
         for (keyspace, key, old, new) in moves {
             if self.stored(*keyspace, key)?.is_some_and(|now| now.same_place(old)) {
-                self.release(&mut effects, *old);
-                self.account(&mut effects, new.segment).live += u64::from(new.bytes);
-                effects.rows[*keyspace as usize].insert(key.clone(), Effect::Point(*new));
+                self.release(*old);
+                self.account(new.segment).live += u64::from(new.bytes);
+                self.put(*keyspace, key.clone(), Value::Point(*new), false);
             }
         }
-        self.write(effects, None)?;
         self.publish();
         Ok(())
     }
 
-    /// Forgets a segment that nothing points to. The caller syncs the tree before the file goes.
-    pub(crate) fn retire(&mut self, id: SegmentId) -> Result<Option<Arc<Segment>>> {
+    /// Forgets a segment that nothing points to. The caller flushes and syncs before the file
+    /// goes.
+    pub(crate) fn retire(&mut self, id: SegmentId) -> Option<Arc<Segment>> {
         let current = self.applied.map(|applied| applied.segment);
         if current == Some(id) || self.accounts.get(&id).is_none_or(|account| account.live > 0) {
-            return Ok(None);
+            return None;
         }
-        let mut batch = self.tree.batch(1);
-        self.tree.remove_account(&mut batch, id);
-        batch.commit().map_err(|error| failed(&error))?;
         self.accounts.remove(&id);
+        self.touched.insert(id);
         let mut segments = SegmentSet::clone(&self.segments);
         let gone = segments.remove(&id);
         self.segments = Arc::new(segments);
         self.publish();
-        Ok(gone)
+        gone
+    }
+
+    /// Whether the newest layer should be sealed.
+    pub(crate) fn is_full(&self) -> bool {
+        self.layers[0].bytes() >= self.layer_bytes || self.journal_bytes >= LAYER_JOURNAL_BYTES
+    }
+
+    /// How many layers wait to be flushed.
+    pub(crate) fn sealed_layers(&self) -> usize {
+        self.sealed.len()
+    }
+
+    /// Seals the newest layer, if anything has changed since the last one, and begins another.
+    pub(crate) fn seal(&mut self) {
+        let changed = self.touched.iter().map(|id| (*id, self.accounts.get(id).copied()));
+        let claimed = self.claimed.iter().filter_map(|id| Some((*id, *self.epochs.get(id)?)));
+        let sealed = Sealed {
+            layer: self.layers[0].clone(),
+            applied: self.applied,
+            accounts: changed.collect(),
+            epochs: claimed.collect(),
+            tails: self.tails.clone(),
+        };
+        if sealed.layer.is_empty() && sealed.accounts.is_empty() && sealed.epochs.is_empty() {
+            return;
+        }
+        self.sealed.push_back(sealed);
+        self.touched.clear();
+        self.claimed.clear();
+        self.graves.clear();
+        self.journal_bytes = 0;
+        self.layers = std::iter::once(Arc::default()).chain(self.layers.iter().cloned()).collect();
+        self.publish();
+    }
+
+    /// The layer to be flushed next.
+    pub(crate) fn next_sealed(&self) -> Option<Sealed> {
+        self.sealed.front().cloned()
+    }
+
+    /// Readers find the oldest layer in the tree from now on.
+    pub(crate) fn flushed(&mut self) {
+        let Some(sealed) = self.sealed.pop_front() else { return };
+        self.base = Arc::new(Base { snapshot: self.tree.snapshot(), tails: sealed.tails });
+        self.layers = self.layers[..self.layers.len() - 1].into();
+        self.publish();
+    }
+
+    /// Flushes what has been applied, while nobody else does anything.
+    pub(crate) fn flush(&mut self) -> Result<()> {
+        self.seal();
+        while let Some(sealed) = self.next_sealed() {
+            super::flush::write(&self.tree, &sealed)?;
+            self.flushed();
+        }
+        Ok(())
+    }
+
+    /// Counts live bytes anew. Everything has to be in the tree.
+    pub(crate) fn recount(&mut self) -> Result<()> {
+        let live = self.tree.count_live()?;
+        for (id, account) in &mut self.accounts {
+            account.live = live.get(id).copied().unwrap_or(0);
+            self.touched.insert(*id);
+        }
+        Ok(())
+    }
+
+    /// Begins the next state, and takes out what no view can see any more.
+    fn begin(&mut self) {
+        self.state.0 += 1;
+        while let Some((_, view)) = self.views.front()
+            && view.strong_count() == 0
+        {
+            self.views.pop_front();
+        }
+        if self.views.len() > VIEWS_MAX {
+            self.views.retain(|(_, view)| view.strong_count() > 0);
+        }
+        let oldest = self.oldest();
+        while let Some((since, ..)) = self.graves.front()
+            && *since <= oldest
+            && let Some((since, keyspace, key)) = self.graves.pop_front()
+        {
+            self.layers[0].bury(keyspace, &key, since);
+        }
+    }
+
+    /// The oldest state that somebody may read.
+    fn oldest(&self) -> State {
+        self.views.front().map_or(self.state, |(state, _)| *state)
     }
 
     fn know(&mut self, segment: &Arc<Segment>) {
@@ -163,15 +312,11 @@ impl Applier {
         });
     }
 
-    fn gather(
-        &mut self,
-        effects: &mut Effects,
-        segment: &Arc<Segment>,
-        record: &Placed,
-    ) -> Result<()> {
+    fn apply_record(&mut self, segment: &Arc<Segment>, record: &Placed) -> Result<()> {
         let partition = PartitionId(record.header.partition);
         if record.header.kind == RecordKind::Claim {
-            effects.epochs.insert(partition, Epoch(record.header.epoch));
+            self.epochs.insert(partition, Epoch(record.header.epoch));
+            self.claimed.insert(partition);
             return Ok(());
         }
         for row in Rows::of(&record.body) {
@@ -179,113 +324,85 @@ impl Applier {
                 segment.corrupt(u64::from(record.at), "holds a record that cannot be read")
             })?;
             let key = prefixed(partition, row.key(&record.body));
-            match row.keyspace {
-                Keyspace::Feed | Keyspace::Log => {
-                    self.gather_pointer(effects, segment, record, &row, key)?;
+            match (row.keyspace, row.change) {
+                (Keyspace::Feed | Keyspace::Log, _) => {
+                    self.apply_pointer(segment, record, &row, key)?;
                 }
-                Keyspace::Docs | Keyspace::Index | Keyspace::Meta => {
-                    gather_row(effects, record, &row, key);
+                (keyspace, Change::Put) => {
+                    // A copy: memory must not keep the whole record for one small row.
+                    let value = Bytes::copy_from_slice(row.value(&record.body));
+                    self.put(keyspace, key, Value::Put(value), false);
                 }
+                (keyspace, change) => self.remove(keyspace, key, change == Change::DeleteOnce),
             }
         }
         Ok(())
     }
 
-    fn gather_pointer(
+    fn apply_pointer(
         &mut self,
-        effects: &mut Effects,
         segment: &Arc<Segment>,
         record: &Placed,
         row: &Row,
         key: Bytes,
     ) -> Result<()> {
-        let seen = effects.rows[row.keyspace as usize].get(&key).cloned();
-        let old = match &seen {
-            Some(Effect::Point(pointer)) => Some(*pointer),
-            Some(_) => None,
-            None => self.stored(row.keyspace, &key)?,
-        };
+        let old = self.stored(row.keyspace, &key)?;
         if let Some(old) = old {
-            self.release(effects, old);
+            self.release(old);
         }
-        let effect = if row.change == Change::Put {
-            let pointer = Pointer {
-                segment: segment.id(),
-                at: record.at + (RECORD_HEADER_BYTES + row.value_at) as u32,
-                bytes: row.value_bytes as u32,
-                crc: row.value_crc,
-                once: seen.is_none() && old.is_none(),
-            };
-            self.account(effects, segment.id()).live += u64::from(pointer.bytes);
-            self.raise_tail(row.keyspace, &key);
-            Effect::Point(pointer)
-        } else if seen.is_none() && old.is_some_and(|old| old.once) {
-            Effect::RemoveOnce
-        } else {
-            Effect::Remove
+        if row.change != Change::Put {
+            self.remove(row.keyspace, key, false);
+            return Ok(());
+        }
+        let pointer = Pointer {
+            segment: segment.id(),
+            at: record.at + (RECORD_HEADER_BYTES + row.value_at) as u32,
+            bytes: row.value_bytes as u32,
+            crc: row.value_crc,
         };
-        effects.rows[row.keyspace as usize].insert(key, effect);
+        self.account(segment.id()).live += u64::from(pointer.bytes);
+        self.raise_tail(row.keyspace, &key);
+        self.put(row.keyspace, key, Value::Point(pointer), old.is_none());
         Ok(())
     }
 
-    fn write(&mut self, effects: Effects, applied: Option<Applied>) -> Result<()> {
-        if !effects.reborn.is_empty() {
-            let mut tombstones = self.tree.batch(effects.reborn.len());
-            for (keyspace, key) in effects.reborn {
-                tombstones.remove(self.tree.space(keyspace), key);
-            }
-            tombstones.commit().map_err(|error| failed(&error))?;
-        }
-        let rows = effects.rows.iter().map(HashMap::len).sum::<usize>();
-        let mut batch = self.tree.batch(rows + effects.accounts.len() + effects.epochs.len() + 1);
-        for (keyspace, rows) in Keyspace::ALL.into_iter().zip(effects.rows) {
-            let space = self.tree.space(keyspace);
-            for (key, effect) in rows {
-                match effect {
-                    Effect::Put(value) => batch.insert(space, key, value),
-                    Effect::Point(pointer) => batch.insert(space, key, pointer.encode()),
-                    Effect::Remove => batch.remove(space, key),
-                    Effect::RemoveOnce => batch.remove_weak(space, key),
-                }
-            }
-        }
-        for (partition, epoch) in effects.epochs {
-            self.tree.put_epoch(&mut batch, partition, epoch);
-        }
-        for (id, account) in &effects.accounts {
-            self.tree.put_account(&mut batch, *id, *account);
-        }
-        if let Some(applied) = applied {
-            self.tree.put_applied(&mut batch, applied);
-        }
-        batch.commit().map_err(|error| failed(&error))?;
-        self.accounts.extend(effects.accounts);
-        Ok(())
+    fn put(&mut self, keyspace: Keyspace, key: Bytes, value: Value, fresh: bool) {
+        self.layers[0].put(keyspace, key, value, fresh, (self.state, self.oldest()));
     }
 
-    fn publish(&self) {
-        self.published.store(Arc::new(Published {
+    fn remove(&mut self, keyspace: Keyspace, key: Bytes, once: bool) {
+        let now = (self.state, self.oldest());
+        if self.layers[0].remove(keyspace, key.clone(), once, now) {
+            self.graves.push_back((self.state, keyspace, key));
+        }
+    }
+
+    fn publish(&mut self) {
+        let published = Arc::new(Published {
             commit: CommitNo(self.applied.map_or(0, |applied| applied.commit)),
-            snapshot: self.tree.snapshot(),
+            state: self.state,
+            layers: self.layers.clone(),
+            base: self.base.clone(),
             segments: self.segments.clone(),
-        }));
+        });
+        self.views.push_back((self.state, Arc::downgrade(&published)));
+        self.published.store(published);
     }
 
-    fn account<'a>(&self, effects: &'a mut Effects, id: SegmentId) -> &'a mut Account {
-        let known = self.accounts.get(&id).copied();
-        effects.accounts.entry(id).or_insert_with(|| {
-            known.unwrap_or(Account { kind: super::format::SegmentKind::Journal, used: 0, live: 0 })
-        })
+    fn account(&mut self, id: SegmentId) -> &mut Account {
+        self.touched.insert(id);
+        let unknown = Account { kind: SegmentKind::Journal, used: 0, live: 0 };
+        self.accounts.entry(id).or_insert(unknown)
     }
 
-    fn release(&self, effects: &mut Effects, old: Pointer) {
-        let account = self.account(effects, old.segment);
-        debug_assert!(account.live >= u64::from(old.bytes), "more bytes die than were alive");
+    fn release(&mut self, old: Pointer) {
+        let account = self.account(old.segment);
+        // Below zero only while accounts are not to be relied on; they are counted anew then.
         account.live = account.live.saturating_sub(u64::from(old.bytes));
     }
 
-    /// The pointer that the tree holds for a key. A key beyond the tail needs no lookup: that
-    /// is every write of a feed.
+    /// The pointer that a key has now. A key beyond the tail needs no lookup: that is every
+    /// write of a feed.
     fn stored(&mut self, keyspace: Keyspace, key: &Bytes) -> Result<Option<Pointer>> {
         let partition = partition_of(key)?;
         if !self.tails.contains_key(&(partition, keyspace)) {
@@ -295,8 +412,11 @@ impl Applier {
         if self.tails.get(&(partition, keyspace)).is_some_and(|tail| key > tail) {
             return Ok(None);
         }
-        let row = self.tree.space(keyspace).get(key).map_err(|error| failed(&error))?;
-        row.map(|row| Pointer::decode(&row)).transpose()
+        match self.layers.iter().find_map(|layer| layer.get(keyspace, key, self.state)) {
+            Some(Value::Point(pointer)) => Ok(Some(pointer)),
+            Some(_) => Ok(None),
+            None => self.tree.pointer(keyspace, key),
+        }
     }
 
     fn raise_tail(&mut self, keyspace: Keyspace, key: &Bytes) {
@@ -309,32 +429,20 @@ impl Applier {
     }
 
     fn last_key(&self, keyspace: Keyspace, partition: PartitionId) -> Result<Bytes> {
-        let mut rows = self.tree.space(keyspace).prefix(partition.0.to_be_bytes());
-        match rows.next_back() {
-            None => Ok(Bytes::copy_from_slice(&partition.0.to_be_bytes())),
-            Some(row) => Ok(row.key().map_err(|error| failed(&error))?.into()),
+        let first = partition.0.to_be_bytes();
+        let next = partition.0.checked_add(1).map(u64::to_be_bytes);
+        let end = next.as_ref().map_or(Bound::Unbounded, |next| Bound::Excluded(&next[..]));
+        let mut rows = Vec::new();
+        for layer in self.layers.iter() {
+            layer.range(keyspace, (Bound::Included(&first), end), true, self.state, 1, &mut rows);
         }
+        let stored = self.tree.last_key(keyspace, partition)?;
+        let keys = rows.into_iter().map(|(key, _)| key).chain(stored);
+        Ok(keys.max().unwrap_or_else(|| Bytes::copy_from_slice(&first)))
     }
 }
 
-fn gather_row(effects: &mut Effects, record: &Placed, row: &Row, key: Bytes) {
-    let rows = &mut effects.rows[row.keyspace as usize];
-    let seen = rows.get(&key);
-    let effect = match (row.change, seen) {
-        (Change::Put, seen) => {
-            if matches!(seen, Some(Effect::Remove | Effect::RemoveOnce)) {
-                effects.reborn.push((row.keyspace, key.clone()));
-            }
-            // A copy: the tree must not keep the whole record in memory for one small row.
-            Effect::Put(Bytes::copy_from_slice(row.value(&record.body)))
-        }
-        (Change::DeleteOnce, None) => Effect::RemoveOnce,
-        (Change::Delete | Change::DeleteOnce, _) => Effect::Remove,
-    };
-    rows.insert(key, effect);
-}
-
-/// A key as the tree holds it: the partition first.
+/// A key as layers and the tree hold it: the partition first.
 pub(crate) fn prefixed(partition: PartitionId, key: &[u8]) -> Bytes {
     let mut out = Vec::with_capacity(8 + key.len());
     out.extend_from_slice(&partition.0.to_be_bytes());

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use super::apply::Applier;
+use super::flush::Flusher;
 use super::journal::Journal;
 use super::queue::{Entry, Queue};
 use super::segment::{Placed, Segment};
@@ -27,6 +28,7 @@ struct Group {
 pub(crate) struct Finish {
     pub queue: Arc<Queue>,
     pub applier: Arc<Mutex<Applier>>,
+    pub flusher: Arc<Flusher>,
     /// Called with each group applied.
     pub applied: Box<dyn Fn() + Send + Sync>,
     pub groups: AtomicU64,
@@ -37,9 +39,11 @@ impl Finish {
     pub(crate) fn new(
         queue: Arc<Queue>,
         applier: Arc<Mutex<Applier>>,
+        flusher: Arc<Flusher>,
         applied: Box<dyn Fn() + Send + Sync>,
     ) -> Self {
-        Self { queue, applier, applied, groups: AtomicU64::new(0), commits: AtomicU64::new(0) }
+        let (groups, commits) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { queue, applier, flusher, applied, groups, commits }
     }
 
     fn finish(&self, group: Group) {
@@ -47,6 +51,9 @@ impl Finish {
         match applied {
             Ok(()) => self.acknowledge(group.entries),
             Err(error) => self.poison(&error, group.entries),
+        }
+        if let Err(error) = self.flusher.look() {
+            self.poison(&error, Vec::new());
         }
         (self.applied)();
     }

@@ -3,7 +3,7 @@
 //! A sealed segment without live values is retired. One with few is compacted: the live values
 //! are copied in their order into a new segment, synced, and only then do rows point to the new
 //! place, each only if it still points to the old one. The old file goes last, once the tree
-//! that no longer names it is synced.
+//! that no longer names it is flushed and synced.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -11,19 +11,21 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 
-use super::apply::{Applier, prefixed};
+use super::apply::{Applier, Published, prefixed};
 use super::chores::Stop;
 use super::commit::{at_path, lock};
+use super::flush::Flusher;
 use super::format::{
     Body, Change, RECORD_HEADER_BYTES, RecordHeader, RecordKind, Rows, SEGMENT_HEADER_BYTES,
     SegmentHeader, SegmentId, SegmentKind,
 };
 use super::journal::{Ground, salt};
 use super::segment::Segment;
-use super::tree::{Account, Pointer, Tree, failed};
-use super::view::is_pointed;
+use super::tree::{Account, Pointer, Tree};
+use super::view::{Row, is_pointed};
 use crate::{Keyspace, Op, PartitionId, Result};
 
 /// A segment is worth compacting when less than this part of it is alive.
@@ -40,6 +42,8 @@ pub(crate) struct Reclaimer {
     pub ground: Arc<Ground>,
     pub tree: Arc<Tree>,
     pub applier: Arc<Mutex<Applier>>,
+    pub published: Arc<ArcSwap<Published>>,
+    pub flusher: Arc<Flusher>,
     /// Segments that could not be read. They are left alone, for a person to look at.
     pub damaged: HashSet<SegmentId>,
 }
@@ -84,8 +88,9 @@ impl Reclaimer {
     fn retire(&self, dead: &[SegmentId]) -> Result<usize> {
         let mut gone = Vec::new();
         for id in dead {
-            gone.extend(lock(&self.applier).retire(*id)?);
+            gone.extend(lock(&self.applier).retire(*id));
         }
+        self.flusher.flush_all()?;
         self.tree.sync()?;
         for segment in &gone {
             segment.doom();
@@ -167,10 +172,8 @@ impl Reclaimer {
 
     /// Asked without a lock: what is deleted meanwhile is copied in vain, and not moved.
     fn points_to(&self, keyspace: Keyspace, key: &[u8], place: (SegmentId, u32)) -> Result<bool> {
-        let row = self.tree.space(keyspace).get(key).map_err(|error| failed(&error))?;
-        let Some(row) = row else { return Ok(false) };
-        let pointer = Pointer::decode(&row)?;
-        Ok((pointer.segment, pointer.at) == place)
+        let row = self.published.load().row(&self.tree, keyspace, key)?;
+        Ok(matches!(row, Some(Row::Pointer(pointer)) if (pointer.segment, pointer.at) == place))
     }
 
     fn move_rows(&self, copy: &Copy) -> Result<()> {
@@ -186,7 +189,6 @@ impl Reclaimer {
                     at: record.at + (RECORD_HEADER_BYTES + row.value_at) as u32,
                     bytes: row.value_bytes as u32,
                     crc: row.value_crc,
-                    once: false,
                 };
                 let old = Pointer { segment, at, ..new };
                 moves.push((row.keyspace, prefixed(partition, row.key(&record.body)), old, new));

@@ -34,9 +34,13 @@ pub(crate) struct Recovered {
 }
 
 /// Recovers the store in a directory that may be empty.
-pub(crate) fn recover(ground: &Ground, tree: &Arc<Tree>) -> Result<Recovered> {
+pub(crate) fn recover(ground: &Ground, tree: &Arc<Tree>, layer_bytes: usize) -> Result<Recovered> {
     let applied = tree.applied()?;
-    let accounts: BTreeMap<SegmentId, Account> = tree.accounts()?.into_iter().collect();
+    let mut accounts: BTreeMap<SegmentId, Account> = tree.accounts()?.into_iter().collect();
+    let unsettled = tree.is_unsettled()?;
+    if unsettled {
+        accounts.extend(moved_unaccounted(ground, &accounts)?);
+    }
     let known = accounts.keys().copied().chain(applied.map(|applied| applied.segment));
     let above = known.max().map_or(1, |id| id.0 + 1);
     ground.next_id.fetch_max(above, Ordering::Relaxed);
@@ -49,8 +53,12 @@ pub(crate) fn recover(ground: &Ground, tree: &Arc<Tree>) -> Result<Recovered> {
     let journal = chain(ground, &segments, applied)?;
     let known = segments.iter().filter(|(id, _)| accounts.contains_key(id));
     let known = known.map(|(id, segment)| (*id, segment.clone())).collect();
-    let mut applier = Applier::new(tree.clone(), known, accounts, applied);
+    let mut applier = Applier::new(tree.clone(), known, accounts, applied, layer_bytes);
     let (current, replayed) = replay(ground, &mut applier, &journal, applied)?;
+    if unsettled {
+        applier.flush()?;
+        applier.recount()?;
+    }
     Ok(Recovered { applier, current, replayed })
 }
 
@@ -93,6 +101,24 @@ fn sort_out(
         }
     }
     Ok(headers)
+}
+
+/// Segments of moved values that a crash left without an account. Rows may point into them.
+fn moved_unaccounted(
+    ground: &Ground,
+    accounts: &BTreeMap<SegmentId, Account>,
+) -> Result<Vec<(SegmentId, Account)>> {
+    let mut moved = Vec::new();
+    for id in files(&ground.dir)? {
+        let path = ground.dir.join(file_name(id));
+        let Some(header) = read_header(&path, id)? else { continue };
+        if header.kind == SegmentKind::Moved && !accounts.contains_key(&id) {
+            let bytes = at_path(&path, path.metadata())?.len();
+            let used = u32::try_from(bytes).unwrap_or(u32::MAX);
+            moved.push((id, Account { kind: header.kind, used, live: 0 }));
+        }
+    }
+    Ok(moved)
 }
 
 /// `None` if the file begins with zeros.
@@ -196,13 +222,21 @@ fn replay_segment(
         count += 1;
         records.push(record);
         if bytes >= REPLAY_BYTES {
-            applier.apply(segment, &records)?;
+            apply(applier, segment, &records)?;
             records.clear();
             bytes = 0;
         }
     }
-    applier.apply(segment, &records)?;
+    apply(applier, segment, &records)?;
     Ok(count)
+}
+
+fn apply(applier: &mut Applier, segment: &Arc<Segment>, records: &[Placed]) -> Result<()> {
+    applier.apply(segment, records)?;
+    if applier.is_full() {
+        applier.flush()?;
+    }
+    Ok(())
 }
 
 /// A segment with a successor was left whole: behind its records there is nothing but zeros.

@@ -1,11 +1,13 @@
 //! Opens the fjall database after a loss of power.
 //!
 //! fjall's journal is not synced on the way of a commit, so after a loss of power its tail may
-//! hold pages that arrived out of order. fjall discards a tail that merely ends early, but
-//! refuses one with a wrong checksum in it. Everything behind fjall's last own sync can be made
-//! again from our journal, so the broken tail is cut off: at the longest prefix that opens.
+//! hold pages that arrived out of order. fjall discards a tail that merely ends early, refuses
+//! one with a wrong checksum in it, and panics at lengths that cannot be. Everything behind
+//! fjall's last own sync can be made again from our journal, so the broken tail is cut off: at
+//! the longest prefix that opens.
 
 use std::fs::{self, OpenOptions};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use fjall::Database;
@@ -18,21 +20,38 @@ pub(crate) fn open_database(
     dir: &Path,
     open: impl Fn() -> fjall::Result<Database>,
 ) -> Result<Database> {
-    match open() {
-        Ok(db) => Ok(db),
-        Err(fjall::Error::JournalRecovery(error)) => {
-            tracing::warn!(?error, "the index's journal has a broken tail; it is cut");
+    match attempt(&open) {
+        Attempt::Opened(db) => Ok(db),
+        Attempt::BrokenTail(error) => {
+            tracing::warn!(error, "the index's journal has a broken tail; it is cut");
             cut_tail(dir, open)
         }
-        Err(fjall::Error::Locked) => Err(Error::Refused(format!(
+        Attempt::Failed(fjall::Error::Locked) => Err(Error::Refused(format!(
             "{} is in use by this or another process; close it first",
             dir.display()
         ))),
-        Err(error) => Err(Error::Corrupt(format!(
+        Attempt::Failed(error) => Err(Error::Corrupt(format!(
             "the index in {} cannot be opened: {error}; if all segments since the first are \
              there, it is made again once that directory is moved away",
             dir.display()
         ))),
+    }
+}
+
+/// How an attempt to open ended.
+enum Attempt {
+    Opened(Database),
+    BrokenTail(String),
+    Failed(fjall::Error),
+}
+
+fn attempt(open: &impl Fn() -> fjall::Result<Database>) -> Attempt {
+    // What it has built so far is gone with the panic, and nothing else was touched.
+    match catch_unwind(AssertUnwindSafe(open)) {
+        Ok(Ok(db)) => Attempt::Opened(db),
+        Ok(Err(fjall::Error::JournalRecovery(error))) => Attempt::BrokenTail(format!("{error:?}")),
+        Ok(Err(error)) => Attempt::Failed(error),
+        Err(_) => Attempt::BrokenTail("a length that cannot be".into()),
     }
 }
 
@@ -45,10 +64,10 @@ fn cut_tail(dir: &Path, open: impl Fn() -> fjall::Result<Database>) -> Result<Da
     while good + 1 < bad {
         let middle = good.midpoint(bad);
         restore(&whole, &journal, middle)?;
-        match open() {
-            Ok(_) => good = middle,
-            Err(fjall::Error::JournalRecovery(_)) => bad = middle,
-            Err(error) => return Err(super::tree::failed(&error)),
+        match attempt(&open) {
+            Attempt::Opened(_) => good = middle,
+            Attempt::BrokenTail(_) => bad = middle,
+            Attempt::Failed(error) => return Err(super::tree::failed(&error)),
         }
     }
     restore(&whole, &journal, good)?;

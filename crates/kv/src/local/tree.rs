@@ -1,17 +1,23 @@
 //! The derived side of the store: a fjall database that can be made again from the journal.
 //!
 //! It holds every row of Docs, Index and Meta, and for Feed and Log a [`Pointer`] to the value
-//! in its segment. It is never synced on the way of a commit. What makes that safe:
+//! in its segment. Commits never touch it: whole layers of rows come here from memory
+//! ([`super::flush`]), long after they are durable in the journal. What makes that safe:
 //!
-//! - Rows are applied only after their group is durable in the journal, together with a row
-//!   that says how far the journal is [`Applied`]. fjall comes back with a prefix of what was
-//!   applied, and replay goes on from there.
-//! - Before a segment is removed, everything applied so far is synced.
-//! - Snapshots are taken only between two batches, by the one thread that applies.
+//! - A layer is taken in keyspace by keyspace. Then one batch brings the accounts of segments
+//!   and the row that says how far the journal is [`Applied`]. Until that batch has come, replay
+//!   does the same rows again, to the same end.
+//! - Accounts cannot be found by doing rows again. So a mark is set before pointers are taken
+//!   in, and goes with that batch; where it is found, live bytes are counted anew.
+//! - Before a segment is removed, everything applied so far is flushed and synced.
+//! - Snapshots are taken only between two flushes, by the one thread that flushes.
 
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use bytes::Bytes;
+use fjall::compaction::Leveled;
 use fjall::config::{
     BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry, HashRatioPolicy,
     PinningPolicy,
@@ -19,13 +25,19 @@ use fjall::config::{
 use fjall::{Database, KeyspaceCreateOptions, PersistMode};
 
 use super::format::{SegmentId, SegmentKind, u32_at, u64_at};
+use super::recent::{Recent, Value};
 use crate::{Epoch, Error, Keyspace, PartitionId, Result};
 
 const APPLIED: &[u8] = b"applied";
 const SEGMENT_PREFIX: u8 = b's';
 const EPOCH_PREFIX: u8 = b'e';
-/// Each memtable; there are six, and a few of each may wait to be flushed.
-const MEMTABLE_BYTES: u64 = 8 << 20;
+const FLUSHING: &[u8] = b"flushing";
+/// Only accounts and marks pass through fjall's memtables.
+const MEMTABLE_BYTES: u64 = 4 << 20;
+/// Tables that gather at the top before they are merged: each merge rewrites a part of the next
+/// level, so the more of them at once the better.
+const TOP_TABLES: u8 = 8;
+const TABLE_BYTES: u64 = 32 << 20;
 /// fjall's smallest bound: old journals are what a reopen has to read.
 const FJALL_JOURNAL_BYTES: u64 = 64 << 20;
 const FJALL_FILES_MAX: usize = 256;
@@ -37,12 +49,10 @@ pub(crate) struct Pointer {
     pub at: u32,
     pub bytes: u32,
     pub crc: u32,
-    /// The row was absent before and has been put once since: a weak tombstone may remove it.
-    pub once: bool,
 }
 
 impl Pointer {
-    const BYTES: usize = 17;
+    const BYTES: usize = 16;
 
     pub(crate) fn encode(&self) -> Bytes {
         let mut out = [0; Self::BYTES];
@@ -50,7 +60,6 @@ impl Pointer {
         out[4..8].copy_from_slice(&self.at.to_le_bytes());
         out[8..12].copy_from_slice(&self.bytes.to_le_bytes());
         out[12..16].copy_from_slice(&self.crc.to_le_bytes());
-        out[16] = u8::from(self.once);
         Bytes::copy_from_slice(&out)
     }
 
@@ -62,7 +71,6 @@ impl Pointer {
                 at: u32_at(bytes, 4)?,
                 bytes: u32_at(bytes, 8)?,
                 crc: u32_at(bytes, 12)?,
-                once: bytes[16] == 1,
             })
         };
         read()
@@ -106,7 +114,8 @@ impl Tree {
                 .max_journaling_size(FJALL_JOURNAL_BYTES)
                 .max_cached_files(Some(FJALL_FILES_MAX))
                 .manual_journal_persist(true)
-                .worker_threads(2)
+                // With two, the first spins for as long as the second compacts.
+                .worker_threads(1)
                 .open()
         })?;
         let open = |name: &str, options: fn() -> KeyspaceCreateOptions| {
@@ -127,17 +136,85 @@ impl Tree {
         &self.spaces[keyspace as usize]
     }
 
-    /// Starts a batch; only the applying thread may.
+    /// Starts a batch; only who flushes may.
     pub(crate) fn batch(&self, rows: usize) -> fjall::OwnedWriteBatch {
         fjall::OwnedWriteBatch::with_capacity(self.db.clone(), rows)
     }
 
-    /// Takes a snapshot; only between two batches.
+    /// Takes a snapshot; only between two flushes.
     pub(crate) fn snapshot(&self) -> fjall::Snapshot {
         self.db.snapshot()
     }
 
-    /// Makes everything applied so far survive a loss of power.
+    /// Takes in rows of a keyspace, in the order of their keys.
+    pub(crate) fn take_in(&self, keyspace: Keyspace, layer: &Recent) -> Result<()> {
+        if layer.is_empty_space(keyspace) {
+            return Ok(());
+        }
+        let space = self.space(keyspace);
+        let mut taken = space.start_ingestion().map_err(|error| failed(&error))?;
+        layer
+            .each(keyspace, |key, value| match value {
+                Value::Put(value) => taken.write(key.clone(), value.clone()),
+                Value::Point(pointer) => taken.write(key.clone(), pointer.encode()),
+                Value::Gone => taken.write_tombstone(key.clone()),
+            })
+            .and_then(|()| taken.finish())
+            .map_err(|error| failed(&error))
+    }
+
+    /// The row of a key as it was flushed last.
+    pub(crate) fn pointer(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<Pointer>> {
+        let row = self.space(keyspace).get(key).map_err(|error| failed(&error))?;
+        row.map(|row| Pointer::decode(&row)).transpose()
+    }
+
+    /// The highest key of a partition.
+    pub(crate) fn last_key(
+        &self,
+        keyspace: Keyspace,
+        partition: PartitionId,
+    ) -> Result<Option<Bytes>> {
+        let mut rows = self.space(keyspace).prefix(partition.0.to_be_bytes());
+        rows.next_back()
+            .map(|row| Ok(row.key().map_err(|error| failed(&error))?.into()))
+            .transpose()
+    }
+
+    /// Says that pointers are about to be taken in. Durable when it returns.
+    pub(crate) fn begin_pointers(&self) -> Result<()> {
+        self.internal.insert(FLUSHING, []).map_err(|error| failed(&error))?;
+        self.sync()
+    }
+
+    pub(crate) fn end_pointers(&self, batch: &mut fjall::OwnedWriteBatch) {
+        batch.remove(&self.internal, FLUSHING);
+    }
+
+    /// Whether a crash came while pointers were taken in: accounts are not to be relied on.
+    pub(crate) fn is_unsettled(&self) -> Result<bool> {
+        self.internal.contains_key(FLUSHING).map_err(|error| failed(&error))
+    }
+
+    /// Live bytes by segment, from the pointers themselves.
+    pub(crate) fn count_live(&self) -> Result<BTreeMap<SegmentId, u64>> {
+        let mut live = BTreeMap::new();
+        for keyspace in [Keyspace::Feed, Keyspace::Log] {
+            for row in self.space(keyspace).iter() {
+                let value = row.value().map_err(|error| failed(&error))?;
+                let pointer = Pointer::decode(&value)?;
+                *live.entry(pointer.segment).or_default() += u64::from(pointer.bytes);
+            }
+        }
+        Ok(live)
+    }
+
+    /// Gives what is written to the operating system, so that a crash of the process keeps it.
+    pub(crate) fn hand_over(&self) -> Result<()> {
+        self.db.persist(PersistMode::Buffer).map_err(|error| failed(&error))
+    }
+
+    /// Makes everything flushed so far survive a loss of power.
     pub(crate) fn sync(&self) -> Result<()> {
         self.db.persist(PersistMode::SyncAll).map_err(|error| failed(&error))
     }
@@ -231,6 +308,9 @@ fn base() -> KeyspaceCreateOptions {
     KeyspaceCreateOptions::default()
         .max_memtable_size(MEMTABLE_BYTES)
         .manual_journal_persist(true)
+        .compaction_strategy(Arc::new(
+            Leveled::default().with_l0_threshold(TOP_TABLES).with_table_target_size(TABLE_BYTES),
+        ))
         .data_block_compression_policy(CompressionPolicy::disabled())
         .filter_block_pinning_policy(PinningPolicy::all(true))
         .index_block_pinning_policy(PinningPolicy::all(true))

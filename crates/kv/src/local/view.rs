@@ -1,7 +1,7 @@
 //! A published state, read through the eyes of one partition.
 //!
-//! Rows of Feed and Log are read in two steps: the pointers from the tree, then the values from
-//! their segments. Values that lie close together come with one read, and share its buffer.
+//! Rows of Feed and Log are read in two steps: the pointers first, then the values from their
+//! segments. Values that lie close together come with one read, and share its buffer.
 
 use std::future::ready;
 use std::ops::Bound;
@@ -11,6 +11,8 @@ use bytes::Bytes;
 use fjall::Readable;
 
 use super::apply::{Published, prefixed};
+use super::recent::Value;
+use super::scan::{self, Merge};
 use super::tree::{Pointer, Tree, failed};
 use crate::{Chunk, CommitNo, Keyspace, PartitionId, Pending, Result, Scan, View};
 
@@ -20,6 +22,34 @@ const GAP_BYTES: u64 = 16 << 10;
 const SPAN_BYTES: u64 = 1 << 20;
 /// Keys up to this length are looked up without an allocation.
 const SHORT_KEY_BYTES: usize = 248;
+
+/// Rows that a chunk passes over, beside those it returns.
+const PASSED_ROWS_MAX: usize = 4096;
+
+/// A row that exists.
+pub(crate) enum Row {
+    Value(Bytes),
+    Pointer(Pointer),
+}
+
+impl Published {
+    /// The row of a key that begins with its partition: from the newest layer that knows it.
+    pub(crate) fn row(&self, tree: &Tree, keyspace: Keyspace, key: &[u8]) -> Result<Option<Row>> {
+        let known = self.layers.iter().find_map(|layer| layer.get(keyspace, key, self.state));
+        match known {
+            Some(Value::Put(value)) => return Ok(Some(Row::Value(value))),
+            Some(Value::Point(pointer)) => return Ok(Some(Row::Pointer(pointer))),
+            Some(Value::Gone) => return Ok(None),
+            None => {}
+        }
+        let row = self.base.snapshot.get(tree.space(keyspace), key);
+        match row.map_err(|error| failed(&error))? {
+            None => Ok(None),
+            Some(row) if is_pointed(keyspace) => Ok(Some(Row::Pointer(Pointer::decode(&row)?))),
+            Some(row) => Ok(Some(Row::Value(row.into()))),
+        }
+    }
+}
 
 /// See the top of this file.
 pub(crate) struct LocalView {
@@ -52,52 +82,68 @@ impl View for LocalView {
 
 impl LocalView {
     fn value(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<Bytes>> {
-        let Some(row) = self.row(keyspace, key)? else { return Ok(None) };
-        if !is_pointed(keyspace) {
-            return Ok(Some(row));
+        match self.row(keyspace, key)? {
+            None => Ok(None),
+            Some(Row::Value(value)) => Ok(Some(value)),
+            Some(Row::Pointer(pointer)) => self.read(&pointer).map(Some),
         }
-        self.read(&Pointer::decode(&row)?).map(Some)
     }
 
     fn values(&self, keyspace: Keyspace, keys: &[Bytes]) -> Result<Vec<Option<Bytes>>> {
-        let mut rows = Vec::with_capacity(keys.len());
-        for key in keys {
-            rows.push(self.row(keyspace, key)?);
+        let mut values = Vec::with_capacity(keys.len());
+        let (mut pointers, mut places) = (Vec::new(), Vec::new());
+        for (i, key) in keys.iter().enumerate() {
+            values.push(match self.row(keyspace, key)? {
+                None => None,
+                Some(Row::Value(value)) => Some(value),
+                Some(Row::Pointer(pointer)) => {
+                    pointers.push(pointer);
+                    places.push(i);
+                    None
+                }
+            });
         }
-        if !is_pointed(keyspace) {
-            return Ok(rows);
+        for (place, value) in places.into_iter().zip(self.read_all(&pointers)?) {
+            values[place] = Some(value);
         }
-        let found = rows.iter().flatten();
-        let pointers = found.map(|row| Pointer::decode(row)).collect::<Result<Vec<_>>>()?;
-        let mut values = self.read_all(&pointers)?.into_iter();
-        Ok(rows.into_iter().map(|row| row.and_then(|_| values.next())).collect())
+        Ok(values)
     }
 
     /// The next rows of a scan.
     pub(crate) fn chunk(&self, scan: &Scan) -> Result<Chunk> {
         let mut chunk = Chunk::default();
-        let Some(range) = self.range(scan) else { return Ok(chunk) };
-        let mut iter = self.published.snapshot.range(self.tree.space(scan.keyspace), range);
-        let pointed = is_pointed(scan.keyspace);
+        let range = self.range(scan);
+        if scan::is_empty(&range) {
+            return Ok(chunk);
+        }
+        let tree = (!self.is_above_tree(scan.keyspace, &range.0)).then_some(&*self.tree);
+        let mut merge = Merge::new(&self.published, tree, scan.keyspace, range, scan.reverse)?;
         let mut pointers = Vec::new();
-        let mut bytes = 0;
-        while let Some(row) = if scan.reverse { iter.next_back() } else { iter.next() } {
-            let (key, value) = row.into_inner().map_err(|error| failed(&error))?;
-            let key = Bytes::from(key).slice(8..);
-            bytes += key.len();
-            if scan.keys_only {
-                chunk.rows.push((key, Bytes::new()));
-            } else if pointed {
-                let pointer = Pointer::decode(&value)?;
-                bytes += pointer.bytes as usize;
-                pointers.push(pointer);
-                chunk.rows.push((key, Bytes::new()));
-            } else {
-                bytes += value.len();
-                chunk.rows.push((key, value.into()));
-            }
-            if chunk.rows.len() >= scan.rows || bytes >= scan.bytes {
-                chunk.resume = chunk.rows.last().map(|(key, _)| key.clone());
+        let (mut bytes, mut seen) = (0, 0);
+        while let Some((key, value)) = merge.next()? {
+            let key = key.slice(8..);
+            seen += 1;
+            let full = match value {
+                Value::Gone => false,
+                Value::Put(value) => {
+                    let value = if scan.keys_only { Bytes::new() } else { value };
+                    bytes += key.len() + value.len();
+                    chunk.rows.push((key.clone(), value));
+                    true
+                }
+                Value::Point(pointer) => {
+                    bytes += key.len();
+                    if !scan.keys_only {
+                        bytes += pointer.bytes as usize;
+                        pointers.push(pointer);
+                    }
+                    chunk.rows.push((key.clone(), Bytes::new()));
+                    true
+                }
+            };
+            let enough = full && (chunk.rows.len() >= scan.rows || bytes >= scan.bytes);
+            if enough || seen >= scan.rows.saturating_add(PASSED_ROWS_MAX) {
+                chunk.resume = Some(key);
                 break;
             }
         }
@@ -107,8 +153,8 @@ impl LocalView {
         Ok(chunk)
     }
 
-    /// The bounds of a scan in the tree; `None` if nothing can lie between them.
-    fn range(&self, scan: &Scan) -> Option<(Bound<Bytes>, Bound<Bytes>)> {
+    /// The bounds of a scan as layers and the tree have them.
+    fn range(&self, scan: &Scan) -> (Bound<Bytes>, Bound<Bytes>) {
         let from = match &scan.from {
             Bound::Included(key) => Bound::Included(prefixed(self.partition, key)),
             Bound::Excluded(key) => Bound::Excluded(prefixed(self.partition, key)),
@@ -122,27 +168,28 @@ impl LocalView {
                 None => Bound::Unbounded,
             },
         };
-        let empty = match (&from, &to) {
-            (Bound::Included(a), Bound::Included(b)) => a > b,
-            (Bound::Included(a) | Bound::Excluded(a), Bound::Included(b) | Bound::Excluded(b)) => {
-                a >= b
-            }
-            _ => false,
-        };
-        (!empty).then_some((from, to))
+        (from, to)
     }
 
-    fn row(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<Bytes>> {
-        let space = self.tree.space(keyspace);
-        let row = if key.len() <= SHORT_KEY_BYTES {
+    /// Whether the tree ends below a bound: who reads the end of a feed finds it in memory.
+    fn is_above_tree(&self, keyspace: Keyspace, from: &Bound<Bytes>) -> bool {
+        let tail = self.published.base.tails.get(&(self.partition, keyspace));
+        match (tail, from) {
+            (Some(tail), Bound::Included(from)) => from > tail,
+            (Some(tail), Bound::Excluded(from)) => from >= tail,
+            _ => false,
+        }
+    }
+
+    fn row(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<Row>> {
+        if key.len() <= SHORT_KEY_BYTES {
             let mut full = [0; 8 + SHORT_KEY_BYTES];
             full[..8].copy_from_slice(&self.partition.0.to_be_bytes());
             full[8..8 + key.len()].copy_from_slice(key);
-            self.published.snapshot.get(space, &full[..8 + key.len()])
+            self.published.row(&self.tree, keyspace, &full[..8 + key.len()])
         } else {
-            self.published.snapshot.get(space, prefixed(self.partition, key))
-        };
-        Ok(row.map_err(|error| failed(&error))?.map(Bytes::from))
+            self.published.row(&self.tree, keyspace, &prefixed(self.partition, key))
+        }
     }
 
     fn read(&self, pointer: &Pointer) -> Result<Bytes> {

@@ -9,11 +9,12 @@
 use crate::{Error, Result};
 
 /// One step of a path.
-#[derive(Debug, PartialEq)]
-enum Segment {
-    Name,
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Segment {
+    Name(String),
     Elements,
-    Tuple,
+    /// Each member as the names that lead to it.
+    Tuple(Vec<Vec<String>>),
     Value,
     Below,
 }
@@ -21,7 +22,7 @@ enum Segment {
 /// Checks a path that leads to one property; `key` is where it stands, for the message.
 pub(super) fn check_property(key: &str, path: &str) -> Result<()> {
     match segments(path) {
-        Some(segments) if segments.iter().all(|s| *s == Segment::Name) => Ok(()),
+        Some(segments) if segments.iter().all(|s| matches!(s, Segment::Name(_))) => Ok(()),
         _ => Err(Error::bad_request(format!(
             "{key} '{path}' is not a path to a property: write it as /a/b, without wildcards, \
              and put names with other characters than letters, digits and _ in double quotes"
@@ -46,19 +47,22 @@ fn is_pattern(segments: &[Segment]) -> bool {
     if !matches!(last, Segment::Value | Segment::Below) {
         return false;
     }
-    let count = |kind: Segment| steps.iter().filter(|s| **s == kind).count();
-    if count(Segment::Value) + count(Segment::Below) > 0 {
+    if steps.iter().any(|step| matches!(step, Segment::Value | Segment::Below)) {
         return false;
     }
+    let count = |kind: fn(&Segment) -> bool| steps.iter().filter(|step| kind(step)).count();
+    let tuples = count(|step| matches!(step, Segment::Tuple(_)));
+    let arrays = count(|step| *step == Segment::Elements);
     // A tuple closes its path: the properties are of the elements of exactly one array.
-    count(Segment::Tuple) == 0
-        || (count(Segment::Tuple) == 1
-            && count(Segment::Elements) == 1
-            && steps.ends_with(&[Segment::Elements, Segment::Tuple])
+    tuples == 0
+        || (tuples == 1
+            && arrays == 1
+            && matches!(steps, [.., Segment::Elements, Segment::Tuple(_)])
             && *last == Segment::Value)
 }
 
-fn segments(path: &str) -> Option<Vec<Segment>> {
+/// The steps of a path or pattern; none where it is neither.
+pub(super) fn segments(path: &str) -> Option<Vec<Segment>> {
     let mut rest = path;
     let mut found = Vec::new();
     while !rest.is_empty() {
@@ -77,31 +81,42 @@ fn segment(text: &str) -> Option<(Segment, &str)> {
         }
     }
     match text.strip_prefix('{') {
-        Some(members) => tuple(members).map(|rest| (Segment::Tuple, rest)),
-        None => name(text).map(|rest| (Segment::Name, rest)),
+        Some(members) => tuple(members).map(|(members, rest)| (Segment::Tuple(members), rest)),
+        None => name(text).map(|(name, rest)| (Segment::Name(name), rest)),
     }
 }
 
-/// What follows a tuple, given what follows its opening brace.
-fn tuple(text: &str) -> Option<&str> {
+/// The members of a tuple and what follows it, given what follows its opening brace.
+fn tuple(text: &str) -> Option<(Vec<Vec<String>>, &str)> {
     let mut rest = text.trim_start();
+    let mut members = vec![Vec::new()];
     loop {
-        rest = name(rest)?.trim_start();
+        let (found, after) = name(rest)?;
+        members.last_mut()?.push(found);
+        rest = after.trim_start();
         if let Some(after) = rest.strip_prefix('}') {
-            return Some(after);
+            return Some((members, after));
+        }
+        if rest.starts_with(',') {
+            members.push(Vec::new());
         }
         rest = rest.strip_prefix([',', '/'])?.trim_start();
     }
 }
 
-/// What follows a name, quoted or not.
-fn name(text: &str) -> Option<&str> {
+/// A name, quoted or not, and what follows it.
+fn name(text: &str) -> Option<(String, &str)> {
     if let Some(quoted) = text.strip_prefix('"') {
-        return quoted_name(quoted);
+        let rest = quoted_name(quoted)?;
+        let spelled = &text[..text.len() - rest.len()];
+        // Other escapes than those of JSON stand for the character behind the backslash.
+        let plain = || spelled[1..spelled.len() - 1].replace('\\', "");
+        let name = crate::json::check(spelled.as_bytes()).ok().and_then(crate::json::unescape);
+        return Some((name.map_or_else(plain, |name| name.into_owned()), rest));
     }
     let plain = |c: char| c.is_alphanumeric() || c == '_';
     let end = text.find(|c| !plain(c)).unwrap_or(text.len());
-    (end > 0).then(|| &text[end..])
+    (end > 0).then(|| (text[..end].to_owned(), &text[end..]))
 }
 
 fn quoted_name(text: &str) -> Option<&str> {

@@ -10,6 +10,7 @@ use super::Call;
 use super::item::{answered, read_charge};
 use crate::push::{Events, Flow};
 use crate::reply::Reply;
+use crate::request::QueryBody;
 use crate::request::changes::{ChangesRequest, Delivery};
 use crate::wire::changes::Writer;
 use crate::{header, wire};
@@ -20,12 +21,16 @@ const EMPTY_PAGES_MAX: usize = 64;
 
 pub async fn read(call: &Call<'_>) -> Result<Reply> {
     let container = call.container()?;
-    let wanted = call.headers.changes()?;
+    let mut wanted = call.headers.changes()?;
+    if call.headers.is_query()? {
+        let query = QueryBody::parse(&call.body)?;
+        wanted.filter = Some(container.changes_filter(&query.text, &query.parameters)?);
+    }
     let session = call.headers.session()?;
     let level = call.headers.consistency(call.server.options.consistency)?;
     let mut answer = match wanted.delivery {
         Delivery::AtOnce | Delivery::Events => {
-            read_on(&container, wanted.read.clone(), session.as_ref()).await?
+            read_on(&container, &wanted, wanted.read.clone(), session.as_ref()).await?
         }
         Delivery::Within(_) => wait(call, &container, &wanted, session.as_ref()).await?,
     };
@@ -57,10 +62,12 @@ fn one(container: &Container, wanted: &ChangesRequest, page: &ChangesPage) -> Re
 /// The next page, if need be behind some empty ones.
 async fn read_on(
     container: &Container,
+    wanted: &ChangesRequest,
     mut read: ChangesRead,
     session: Option<&Session>,
 ) -> Result<Answer<ChangesPage>> {
-    let mut answer = container.read_changes(&read, session).await?;
+    let filter = wanted.filter.as_ref();
+    let mut answer = container.read_changes_where(&read, filter, session).await?;
     for _ in 1..EMPTY_PAGES_MAX {
         match &answer.result {
             Ok(page) if page.changes.is_empty() && page.more => {
@@ -68,7 +75,7 @@ async fn read_on(
             }
             _ => break,
         }
-        answer = container.read_changes(&read, session).await?;
+        answer = container.read_changes_where(&read, filter, session).await?;
     }
     Ok(answer)
 }
@@ -81,7 +88,7 @@ async fn wait(
     wanted: &ChangesRequest,
     session: Option<&Session>,
 ) -> Result<Answer<ChangesPage>> {
-    let first = read_on(container, wanted.read.clone(), session).await?;
+    let first = read_on(container, wanted, wanted.read.clone(), session).await?;
     let (Delivery::Within(limit), Ok(page)) = (wanted.delivery, &first.result) else {
         return Ok(first);
     };
@@ -92,10 +99,10 @@ async fn wait(
     let start = ChangesStart::After(page.position.clone());
     let read = ChangesRead { start, ..wanted.read.clone() };
     tokio::select! {
-        waited = tokio::time::timeout(limit, container.await_changes(&read, session)) => {
+        waited = tokio::time::timeout(limit, container.await_changes(&read, wanted.filter.as_ref(), session)) => {
             match waited {
                 Ok(answer) => answer,
-                Err(_) => read_on(container, read, session).await,
+                Err(_) => read_on(container, wanted, read, session).await,
             }
         }
         () = call.server.stopped() => Ok(first),

@@ -1,6 +1,6 @@
 //! Lists that belong to a container: its ranges, its items, queries over them.
 
-use engine::{Answer, Container, ItemPage, Kind, Link, Page, Scope};
+use engine::{Answer, Container, ItemPage, Page, Query, QueryPage, Scope};
 use hyper::StatusCode;
 use hyper::header::HeaderValue;
 use model::token::Session;
@@ -11,6 +11,7 @@ use super::item::{answered, read_charge};
 use crate::consistency::Consistency;
 use crate::reply::{self, Reply};
 use crate::request::QueryBody;
+use crate::wire::query::IndexForm;
 use crate::{header, wire};
 
 /// Clients read this in a loop that only a 304 ends.
@@ -44,21 +45,42 @@ pub async fn query(call: &Call<'_>) -> Result<Reply> {
     let container = call.container()?;
     let query = QueryBody::parse(&call.body)?;
     let wanted = Wanted::of(call)?;
-    let (scope, page, session) = (&wanted.scope, &wanted.page, wanted.session.as_ref());
-    let answer =
-        container.query_items(scope, &query.text, &query.parameters, page, session).await?;
-    Ok(items(&container, answer, wanted.level))
+    let asked = Query { scope: &wanted.scope, text: &query.text, parameters: &query.parameters };
+    let answer = container.query_items(&asked, &wanted.page, wanted.session.as_ref()).await?;
+    let told = Told::of(call)?;
+    Ok(rows(&container, answer, wanted.level, &told))
 }
 
-/// The plan of a query that we can run. Whether we can is asked of the engine by putting the
-/// same text to the databases, which are few: the language is the same for all.
+/// What the client wants to know of how its query was answered.
+struct Told {
+    /// How the rows are found, and not the rows.
+    explain: bool,
+    metrics: bool,
+    indexes: Option<IndexForm>,
+}
+
+impl Told {
+    fn of(call: &Call<'_>) -> Result<Self> {
+        let headers = call.headers;
+        let indexes = if headers.flag(&header::INDEX_METRICS_TEXT_WANTED)? {
+            Some(IndexForm::Text)
+        } else {
+            headers.flag(&header::INDEX_METRICS_WANTED)?.then_some(IndexForm::Base64)
+        };
+        Ok(Self {
+            explain: headers.flag(&header::EXPLAIN)?,
+            metrics: headers.flag(&header::QUERY_METRICS_WANTED)?,
+            indexes,
+        })
+    }
+}
+
+/// The plan of a query that we can run.
 pub fn plan(call: &Call<'_>) -> Result<Reply> {
     let container = call.container()?;
     let query = QueryBody::parse(&call.body)?;
-    let page = Page { items: Some(1), continuation: None };
-    let (account, engine) = (Link::default(), &call.server.engine);
-    engine.query(&account, Kind::Database, &query.text, &query.parameters, &page)?;
-    let mut reply = Reply::json(StatusCode::OK, wire::plan::document().to_string());
+    let plan = container.query_plan(&query.text, &query.parameters)?;
+    let mut reply = Reply::json(StatusCode::OK, plan.to_string());
     reply.set_container(&container);
     reply.set_charge(charge::metadata());
     Ok(reply)
@@ -92,6 +114,33 @@ impl Wanted {
             level: headers.consistency(call.server.options.consistency)?,
         })
     }
+}
+
+fn rows(
+    container: &Container,
+    mut answer: Answer<QueryPage>,
+    level: Consistency,
+    told: &Told,
+) -> Reply {
+    answer.charge = read_charge(answer.charge, level);
+    answered(container, answer, |page| {
+        if told.explain {
+            return Reply::json(StatusCode::OK, wire::query::explained(&page).to_string());
+        }
+        let body = reply::list(container.rid(), "Documents", &page.rows);
+        let mut reply = Reply::json(StatusCode::OK, body);
+        reply.set(&header::ITEM_COUNT, HeaderValue::from(page.rows.len()));
+        if let Some(continuation) = &page.continuation {
+            reply.set_text(&header::CONTINUATION, continuation);
+        }
+        if told.metrics {
+            reply.set_text(&header::QUERY_METRICS, &wire::query::metrics(&page));
+        }
+        if let Some(form) = told.indexes.filter(|_| !page.rows.is_empty()) {
+            reply.set_text(&header::INDEX_METRICS, &wire::query::indexes(&page, form));
+        }
+        reply
+    })
 }
 
 fn items(container: &Container, mut answer: Answer<ItemPage>, level: Consistency) -> Reply {

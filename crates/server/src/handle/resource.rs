@@ -33,7 +33,11 @@ pub fn read(call: &Call<'_>, kind: Kind) -> Result<Reply> {
         reply.set_charge(charge::metadata());
         return Ok(reply);
     }
-    Ok(one(call, StatusCode::OK, &resource, &Minting::of(call)?))
+    let mut reply = one(call, StatusCode::OK, &resource, &Minting::of(call)?);
+    if kind == Kind::Container {
+        reply.set_number(&header::INDEX_PROGRESS, call.container()?.index_progress().into());
+    }
+    Ok(reply)
 }
 
 pub async fn replace(call: &Call<'_>) -> Result<Reply> {

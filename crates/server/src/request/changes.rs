@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use engine::{ChangesMode, ChangesRead, ChangesStart};
+use engine::{ChangesFilter, ChangesMode, ChangesRead, ChangesStart};
 use hyper::header::{ACCEPT, IF_MODIFIED_SINCE, IF_NONE_MATCH};
 use model::token::Position;
 use model::{Error, Result};
@@ -18,6 +18,8 @@ const WAIT_SECONDS_MAX: u64 = 60;
 pub struct ChangesRequest {
     /// What the engine is asked.
     pub read: ChangesRead,
+    /// Which of them are wanted, and what of them.
+    pub filter: Option<ChangesFilter>,
     /// How changes are written.
     pub form: Form,
     /// How the answer is sent.
@@ -60,6 +62,7 @@ impl Headers<'_> {
         let start = self.changes_start(delivery == Delivery::Events)?;
         Ok(ChangesRequest {
             read: ChangesRead { scope: self.scope()?, start, mode, items },
+            filter: None,
             form,
             delivery,
         })
@@ -165,7 +168,7 @@ mod tests {
             map.append(name, HeaderValue::from_str(value).unwrap());
         }
         let got = match Headers(&map).changes() {
-            Ok(ChangesRequest { read, form, delivery }) => {
+            Ok(ChangesRequest { read, form, delivery, .. }) => {
                 format!("{:?} {:?} {form:?} {delivery:?}", read.mode, read.start)
             }
             Err(error) => error.message,

@@ -148,9 +148,15 @@ fn detail_bytes(detail: &Detail) -> usize {
 /// The item, with its LSN as its last member.
 fn bare(out: &mut Vec<u8>, change: &Changed) {
     let body = &change.body[..];
+    if body.first() != Some(&b'{') {
+        // What a filter made of it has no members.
+        return out.extend_from_slice(body);
+    }
     let end = body.iter().rposition(|&byte| byte == b'}').unwrap_or(body.len());
     out.extend_from_slice(&body[..end]);
-    out.extend_from_slice(b",\"_lsn\":");
+    let separator: &[u8] = if body == b"{}" { b"" } else { b"," };
+    out.extend_from_slice(separator);
+    out.extend_from_slice(b"\"_lsn\":");
     push_number(out, change.lsn);
     out.push(b'}');
 }

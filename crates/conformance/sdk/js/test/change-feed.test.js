@@ -187,3 +187,39 @@ test("the server is killed in the middle", async () => {
 test("the example of the article", async () => {
   assert.deepEqual(await example(cosmos), ["new-1", "new-2"]);
 });
+
+async function split(container) {
+  const { offer, resource } = await container.readOffer();
+  resource.content.offerThroughput = 40000;
+  await offer.replace(resource);
+  while ((await container.readPartitionKeyRanges().fetchAll()).resources.length < 4) {
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
+
+test("a split in the middle of an iteration", () =>
+  withContainer(
+    async (container) => {
+      await fill(container, 0, 40, (n) => `k${n % 10}`);
+      const options = { changeFeedStartFrom: ChangeFeedStartFrom.Beginning(), maxItemCount: 5 };
+      const pages = container.items.getChangeFeedIterator(options);
+      const seen = [];
+      for (let n = 0; n < 2; n++) seen.push(...(await pages.readNext()).result);
+      assert.equal(seen.length, 10);
+      await split(container);
+      await fill(container, 40, 50, (n) => `k${n % 10}`);
+      let quiet = 0;
+      while (quiet < 4) {
+        const page = await pages.readNext();
+        quiet = page.statusCode === StatusCodes.NotModified ? quiet + 1 : 0;
+        seen.push(...(page.result ?? []));
+      }
+      const order = seen.map((each) => Number(each.id));
+      assert.deepEqual([...order].sort((a, b) => a - b), numbers(0, 50).map(Number));
+      for (let k = 0; k < 10; k++) {
+        const mine = order.filter((n) => n % 10 === k);
+        assert.deepEqual(mine, [...mine].sort((a, b) => a - b));
+      }
+    },
+    { throughput: 400 },
+  ));

@@ -251,3 +251,65 @@ fn the_example_of_the_article() {
         assert_eq!(changed, ["new-1", "new-2"]);
     });
 }
+
+/// Raises the throughput of a container with one range, and waits for it to have four.
+async fn split(database: &DatabaseClient, items: &ContainerClient) {
+    let more = ThroughputProperties::manual(40_000);
+    items.begin_replace_throughput(more, None).await.unwrap().await.unwrap();
+    loop {
+        // A client of its own: others remember the ranges that they have seen.
+        let fresh = client().await.database_client(database.id());
+        let fresh = fresh.container_client(items.id(), None).await.unwrap();
+        if fresh.read_feed_ranges(None).await.unwrap().len() == 4 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[test]
+fn a_split_in_the_middle_of_an_iteration() {
+    live(async {
+        let database = database(&client().await).await;
+        let properties = ContainerProperties::new("split", PartitionKeyDefinition::from("/pk"));
+        let options =
+            CreateContainerOptions::default().with_throughput(ThroughputProperties::manual(400));
+        database.create_container(properties, Some(options)).await.unwrap();
+        let items = database.container_client("split", None).await.unwrap();
+        for n in 0..40 {
+            put(&items, n, format!("k{}", n % 10)).await;
+        }
+        let start = ChangeFeedStartFrom::Beginning;
+        let pages = items.query_change_feed::<Value>(all(), start, Some(at_most(5))).await;
+        let mut pages = pages.unwrap();
+        let mut seen = Vec::new();
+        for _ in 0..2 {
+            seen.extend(pages.next().await.unwrap().unwrap().into_items());
+        }
+        assert_eq!(seen.len(), 10);
+        let token = pages.to_continuation_token().unwrap();
+        split(&database, &items).await;
+        for n in 40..50 {
+            put(&items, n, format!("k{}", n % 10)).await;
+        }
+        let mut quiet = 0;
+        // Each of the four ranges may have its turn with nothing to say.
+        while quiet < 5 {
+            let page = pages.next().await.unwrap().unwrap();
+            quiet = if page.items().is_empty() { quiet + 1 } else { 0 };
+            seen.extend(page.into_items());
+        }
+        let id = |each: &ChangeFeedItem<Value>| -> u32 {
+            each.current().unwrap()["id"].as_str().unwrap().parse().unwrap()
+        };
+        let order: Vec<u32> = seen.iter().map(id).collect();
+        for key in 0..10 {
+            assert!(order.iter().filter(|id| **id % 10 == key).is_sorted(), "{order:?}");
+        }
+        let mut sorted = order.clone();
+        sorted.sort();
+        assert_eq!(sorted, (0..50).collect::<Vec<u32>>());
+        assert_eq!(go_on(&items, all(), &token).await.sorted(), (10..50).collect::<Vec<u32>>());
+        database.delete(None).await.unwrap();
+    });
+}

@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use tokio::runtime::Builder;
 
 /// The size of a document.
-const DOCUMENT_BYTES: usize = 1024;
+pub const DOCUMENT_BYTES: usize = 1024;
 
 /// Partition keys that documents are spread over.
 const KEYS: u64 = 1000;
@@ -152,16 +152,19 @@ fn id(number: u64) -> String {
 }
 
 /// A document of exactly the size, of the sort that applications keep.
-fn document(number: u64) -> String {
+pub fn document(number: u64) -> String {
     let key = number % KEYS;
     let mut text = format!(
         concat!(
             r#"{{"id":"{}","pk":"{:04}","kind":"order","customer":{{"name":"Ann Example","city":"Zürich","since":2019}},"#,
-            r#""total":1{:06}.25,"paid":true,"lines":[{{"sku":"A-100","count":2}},{{"sku":"B-200","count":1}}],"note":""#
+            r#""total":1{:06}.25,"paid":true,"number":{},"tenth":{},"grp":"group {:02}","lines":[{{"sku":"A-100","count":2}},{{"sku":"B-200","count":1}}],"note":""#
         ),
         id(number),
         key,
-        number % 1_000_000
+        number % 1_000_000,
+        number,
+        number % 10,
+        number % 100
     );
     let filling = DOCUMENT_BYTES - text.len() - 2;
     text.extend(std::iter::repeat_n('n', filling));
@@ -228,7 +231,7 @@ async fn receive(stream: &mut TcpStream, answer: &mut Vec<u8>, status: &[u8]) ->
 }
 
 /// How long head and body are together, once the head is there.
-fn answer_length(answer: &[u8]) -> io::Result<Option<usize>> {
+pub fn answer_length(answer: &[u8]) -> io::Result<Option<usize>> {
     let Some(head) = find(answer, b"\r\n\r\n") else { return Ok(None) };
     let name = b"content-length: ";
     let at = find(&answer[..head], name)
@@ -238,11 +241,12 @@ fn answer_length(answer: &[u8]) -> io::Result<Option<usize>> {
     Ok(Some(head + 4 + length))
 }
 
-fn find(text: &[u8], what: &[u8]) -> Option<usize> {
+pub fn find(text: &[u8], what: &[u8]) -> Option<usize> {
     text.windows(what.len()).position(|window| window == what)
 }
 
-fn measure(mut latencies: Vec<u32>, took: Duration) -> Measure {
+/// What latencies in nanoseconds come to.
+pub fn measure(mut latencies: Vec<u32>, took: Duration) -> Measure {
     latencies.sort_unstable();
     let at = |share: f64| {
         let index = (latencies.len().saturating_sub(1)) as f64 * share;

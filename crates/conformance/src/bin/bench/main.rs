@@ -1,11 +1,14 @@
 //! How fast the server is, beside what the machine can do at best and beside PostgreSQL:
-//! `bench [--json] [--rounds N] [--seconds S] [--grow N] [filter…]`.
+//! `bench [--json] [--rounds N] [--seconds S] [--grow N] [--documents N] [filter…]`; queries are
+//! measured only where the filter is `query`, since a million documents have to be there first.
 //!
 //! Client and server share the machine. Sides take turns and the best round of each counts, so
 //! that a noisy neighbour hurts neither; where the system allows it, all run at real-time priority.
 
+mod feed;
 mod load;
 mod postgres;
+mod query;
 mod side;
 mod table;
 
@@ -40,6 +43,7 @@ struct Arguments {
     rounds: usize,
     seconds: f64,
     grow: Option<u64>,
+    documents: Option<u64>,
     filters: Vec<String>,
 }
 
@@ -54,6 +58,7 @@ fn main() -> ExitCode {
     run_at_real_time();
     let lines = match arguments.grow {
         Some(documents) => grow(&arguments, documents),
+        None if arguments.filters == ["query"] => query::lines(&arguments),
         None => compare(&arguments),
     };
     match lines {
@@ -69,8 +74,14 @@ fn main() -> ExitCode {
 }
 
 fn arguments() -> Result<Arguments, String> {
-    let mut out =
-        Arguments { json: false, rounds: 5, seconds: 3.0, grow: None, filters: Vec::new() };
+    let mut out = Arguments {
+        json: false,
+        rounds: 5,
+        seconds: 3.0,
+        grow: None,
+        documents: None,
+        filters: Vec::new(),
+    };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let mut number = || {
@@ -84,6 +95,7 @@ fn arguments() -> Result<Arguments, String> {
             "--rounds" => out.rounds = number()? as usize,
             "--seconds" => out.seconds = number()?,
             "--grow" => out.grow = Some(number()? as u64),
+            "--documents" => out.documents = Some(number()? as u64),
             flag if flag.starts_with("--") => return Err(format!("no such option: {flag}")),
             _ => out.filters.push(word),
         }
@@ -188,6 +200,7 @@ fn compare(arguments: &Arguments) -> io::Result<Vec<Line>> {
             }
         }
     }
+    lines.extend(feed::lines(arguments, &ours)?);
     if arguments.wants("postgres") {
         lines.extend(beside_postgres(arguments, &ours));
     }
@@ -332,6 +345,7 @@ fn grow(arguments: &Arguments, documents: u64) -> io::Result<Vec<Line>> {
         Ok(best)
     };
     let small = [measure(&ours, &ours.reads(1))?, measure(&ours, &ours.creates(1))?];
+    let small_tail = feed::tail(&ours)?;
     let start = Instant::now();
     let mut step = DOCUMENTS;
     while step < documents {
@@ -345,6 +359,7 @@ fn grow(arguments: &Arguments, documents: u64) -> io::Result<Vec<Line>> {
         );
     }
     let large = [measure(&ours, &ours.reads(1))?, measure(&ours, &ours.creates(1))?];
+    let large_tail = feed::tail(&ours)?;
     let resident = ours.server.resident_kib().unwrap_or(0) as f64 / 1024.0;
     let reopened = Instant::now();
     ours.server.restart()?;
@@ -371,6 +386,13 @@ fn grow(arguments: &Arguments, documents: u64) -> io::Result<Vec<Line>> {
             64,
             large[1],
             small[1],
+            Target::Share(1.0 / 1.5),
+        ),
+        line(
+            &format!("read of the feed's end at {documents}, beside {DOCUMENTS}"),
+            1,
+            large_tail,
+            small_tail,
             Target::Share(1.0 / 1.5),
         ),
         told(format!("memory at {documents} documents"), resident, "MB", Target::AtMost(512.0)),

@@ -27,6 +27,36 @@ const COLUMNS: [&str; 2] = ["jsonb", "bytea"];
 impl Postgres {
     /// Starts it with so many documents of 1 KB, or says why it cannot.
     pub fn start(documents: u64) -> Result<Self, String> {
+        let postgres = Self::empty(documents)?;
+        postgres.load(documents)?;
+        Ok(postgres)
+    }
+
+    /// Starts it with so many documents to be asked for, and the indexes that fit the questions.
+    pub fn for_queries(documents: u64) -> Result<Self, String> {
+        let postgres = Self::empty(documents)?;
+        let body = document().replace('\'', "''");
+        let insert = format!(
+            "create table queried (id bigint primary key, body jsonb not null);\
+             insert into queried select n, '{body}'::jsonb || jsonb_build_object(\
+             'id', lpad(n::text, 12, '0'), 'number', n, 'tenth', n % 10, \
+             'grp', 'group ' || lpad((n % 100)::text, 2, '0')) \
+             from generate_series(0, {documents} - 1) n;\
+             create index on queried (((body->>'number')::bigint));\
+             create index on queried (((body->>'tenth')::bigint));\
+             create index on queried ((body->>'grp'));"
+        );
+        postgres.psql(&insert)?;
+        postgres.psql("vacuum analyze")?;
+        Ok(postgres)
+    }
+
+    /// One client that asks for a number below the one given, prepared.
+    pub fn ask(&self, sql: &str, below: u64, seconds: u64) -> Result<Measure, String> {
+        self.pgbench(1, seconds, &format!("\\set n random(0, {})\n{sql}\n", below - 1))
+    }
+
+    fn empty(documents: u64) -> Result<Self, String> {
         let programs = programs().ok_or("no PostgreSQL in /usr/lib/postgresql")?;
         let folder = crate::scratch("postgres").map_err(|error| error.to_string())?;
         let probe =
@@ -63,7 +93,6 @@ impl Postgres {
             .map_err(|error| error.to_string())?;
         let postgres = Self { child, programs, folder, port, documents };
         postgres.await_ready()?;
-        postgres.load(documents)?;
         Ok(postgres)
     }
 

@@ -22,6 +22,11 @@ impl Ceiling {
         Self::start(Command::new(beside("ceiling")).arg("read"))
     }
 
+    /// The one that verifies and answers with a page of so many bytes.
+    pub fn page(bytes: usize) -> io::Result<Self> {
+        Self::start(Command::new(beside("ceiling")).arg("page").arg(bytes.to_string()))
+    }
+
     /// The one that verifies, logs and answers.
     pub fn log(folder: &Path) -> io::Result<Self> {
         Self::start(Command::new(beside("ceiling")).arg("log").arg(folder))

@@ -1,0 +1,211 @@
+//! Queries over many documents, beside PostgreSQL with a `jsonb` column and fitting indexes.
+//!
+//! Both sides hold the same documents and are asked the same by one client at a time. Pages are
+//! followed to the end, so what is measured is the whole answer.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use conformance::random::Random;
+use conformance::wire::Wire;
+
+use crate::load::{self, Measure, fill, run};
+use crate::postgres::Postgres;
+use crate::table::{Line, Target};
+use crate::{Arguments, DOCUMENTS, Ours, path};
+
+/// Documents that are asked for.
+pub const QUERIED: u64 = 1_000_000;
+/// What a scan without an index should read in a second, of stored JSON, in MB.
+const SCAN_MB: f64 = 300.0;
+
+/// A question, to us and to PostgreSQL.
+struct Question {
+    name: &'static str,
+    ours: fn(u64) -> String,
+    /// With `:n` for the number that is drawn.
+    theirs: &'static str,
+    /// Numbers that are drawn lie below this.
+    below: fn(u64) -> u64,
+    /// Rows of the answer.
+    rows: usize,
+}
+
+const QUESTIONS: &[Question] = &[
+    Question {
+        name: "one document by an indexed property",
+        ours: |n| format!("SELECT * FROM c WHERE c.number = {n}"),
+        theirs: "select body from queried where (body->>'number')::bigint = :n;",
+        below: |documents| documents,
+        rows: 1,
+    },
+    Question {
+        name: "a range of 1,000 documents",
+        ours: |n| format!("SELECT * FROM c WHERE c.number >= {n} AND c.number < {}", n + 1000),
+        theirs: "select body from queried where (body->>'number')::bigint >= :n \
+                 and (body->>'number')::bigint < :n + 1000;",
+        below: |documents| documents - 1000,
+        rows: 1000,
+    },
+    Question {
+        name: "ORDER BY with LIMIT 100",
+        ours: |n| format!("SELECT * FROM c ORDER BY c.number OFFSET {} LIMIT 100", n % 10),
+        theirs: "select body from queried order by (body->>'number')::bigint limit 100;",
+        below: |documents| documents,
+        rows: 100,
+    },
+    Question {
+        name: "COUNT over a tenth",
+        ours: |n| format!("SELECT VALUE COUNT(1) FROM c WHERE c.tenth = {}", n % 10),
+        theirs: "select count(*) from queried where (body->>'tenth')::bigint = :n % 10;",
+        below: |documents| documents,
+        rows: 1,
+    },
+    Question {
+        name: "GROUP BY with 100 groups",
+        ours: |_| "SELECT c.grp, COUNT(1) AS n FROM c GROUP BY c.grp".to_owned(),
+        theirs: "select body->>'grp', count(*) from queried group by 1;",
+        below: |documents| documents,
+        rows: 100,
+    },
+];
+
+/// All questions, the scan, and what indexes cost writers.
+pub fn lines(arguments: &Arguments) -> io::Result<Vec<Line>> {
+    let documents = arguments.documents.unwrap_or(QUERIED);
+    let ours = Ours::start(DOCUMENTS.min(documents))?;
+    let mut lines = vec![write_cost(arguments, &ours)?];
+    let start = Instant::now();
+    fill(ours.address, &path("d"), &ours.next[1], documents)?;
+    eprintln!("{documents} documents after {:.0} s", start.elapsed().as_secs_f64());
+    let postgres = match Postgres::for_queries(documents) {
+        Ok(postgres) => Some(postgres),
+        Err(why) => {
+            eprintln!("PostgreSQL is left out: {why}");
+            None
+        }
+    };
+    let mut wire = Wire::new(&ours.server.endpoint);
+    for question in QUESTIONS {
+        lines.push(ask(arguments, &mut wire, postgres.as_ref(), question, documents)?);
+    }
+    lines.push(scan(arguments, &mut wire, documents)?);
+    Ok(lines)
+}
+
+/// Creates with all paths indexed, beside creates with none.
+fn write_cost(arguments: &Arguments, ours: &Ours) -> io::Result<Line> {
+    let mut best = [Measure::default(); 2];
+    for _ in 0..arguments.rounds {
+        for (best, container) in best.iter_mut().zip([1, 0]) {
+            let found = run(ours.address, &ours.creates(container), 64, arguments.round())?;
+            if found.per_second > best.per_second {
+                *best = found;
+            }
+        }
+    }
+    let name = "create with all paths indexed, beside none";
+    Ok(crate::line(name, 64, best[0], best[1], Target::Share(0.5)))
+}
+
+fn ask(
+    arguments: &Arguments,
+    wire: &mut Wire,
+    postgres: Option<&Postgres>,
+    question: &Question,
+    documents: u64,
+) -> io::Result<Line> {
+    let below = (question.below)(documents).max(1);
+    let (mut best, mut other) = (Measure::default(), None::<Measure>);
+    for round in 0..arguments.rounds.min(3) {
+        let mut random = Random::new(round as u64 + 1);
+        let found = measured(arguments.round(), || {
+            let text = (question.ours)(random.below(below));
+            let rows = answer(wire, &text)?;
+            if rows == question.rows {
+                return Ok(());
+            }
+            Err(io::Error::other(format!("{text}: {rows} rows, not {}", question.rows)))
+        })?;
+        if found.per_second > best.per_second {
+            best = found;
+        }
+        if let Some(postgres) = postgres {
+            let seconds = (arguments.seconds.round() as u64).max(1);
+            let found = postgres.ask(question.theirs, below, seconds).map_err(io::Error::other)?;
+            if other.is_none_or(|best| found.per_second > best.per_second) {
+                other = Some(found);
+            }
+        }
+    }
+    let note = format!(
+        " p50 {:.0} p99 {:.0} µs (other {:.0})",
+        best.p50,
+        best.p99,
+        other.map_or(0.0, |other| other.p50)
+    );
+    let other = other.map(|other| other.per_second);
+    let name = question.name.to_owned();
+    Ok(Line { name, ours: best.per_second, other, unit: "/s", target: Target::Share(1.0), note })
+}
+
+/// A filter that no index serves, over everything.
+fn scan(arguments: &Arguments, wire: &mut Wire, documents: u64) -> io::Result<Line> {
+    let text = "SELECT VALUE COUNT(1) FROM c WHERE c.note || c.kind = 'nobody'";
+    let mut best = Measure::default();
+    for _ in 0..arguments.rounds.min(3) {
+        let found = measured(Duration::ZERO, || answer(wire, text).map(drop))?;
+        if found.per_second > best.per_second {
+            best = found;
+        }
+    }
+    let mb = documents as f64 * load::DOCUMENT_BYTES as f64 / 1e6;
+    Ok(Line {
+        name: "scan without an index".to_owned(),
+        ours: best.per_second * mb,
+        other: Some(SCAN_MB),
+        unit: "MB/s",
+        target: Target::Share(1.0),
+        note: String::new(),
+    })
+}
+
+/// Rows of a whole answer.
+fn answer(wire: &mut Wire, text: &str) -> io::Result<usize> {
+    let body = format!("{{\"query\":{:?},\"parameters\":[]}}", text);
+    let path = format!("{}/docs", path("d"));
+    let (mut rows, mut continuation) = (0, String::new());
+    loop {
+        let mut headers = vec![
+            ("content-type", "application/query+json"),
+            ("x-ms-documentdb-isquery", "True"),
+            ("x-ms-documentdb-query-enablecrosspartition", "True"),
+            ("x-ms-max-item-count", "1000"),
+        ];
+        if !continuation.is_empty() {
+            headers.push(("x-ms-continuation", &continuation));
+        }
+        let found = wire.send("POST", &path, &headers, body.as_bytes())?;
+        if found.status != 200 {
+            return Err(io::Error::other(format!("{text}: {} {}", found.status, found.text())));
+        }
+        let count = found.header("x-ms-item-count").and_then(|count| count.parse::<usize>().ok());
+        rows += count.unwrap_or(0);
+        match found.header("x-ms-continuation") {
+            Some(next) => continuation = next.to_owned(),
+            None => return Ok(rows),
+        }
+    }
+}
+
+/// Does something over and over for so long, at least once.
+fn measured(time: Duration, mut work: impl FnMut() -> io::Result<()>) -> io::Result<Measure> {
+    let start = Instant::now();
+    let mut latencies = Vec::new();
+    while latencies.is_empty() || start.elapsed() < time {
+        let begun = Instant::now();
+        work()?;
+        latencies.push(u32::try_from(begun.elapsed().as_nanos()).unwrap_or(u32::MAX));
+    }
+    Ok(load::measure(latencies, start.elapsed()))
+}

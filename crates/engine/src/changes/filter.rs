@@ -1,0 +1,56 @@
+//! A query over changes: which of them a reader wants, and what of each.
+
+use std::fmt;
+use std::sync::Arc;
+
+use model::{Error, Result};
+use query::Statement;
+use serde_json::Value;
+
+use crate::api::Changed;
+use crate::select::Here;
+use crate::{Container, Env};
+
+/// A filter and projection of changes. Each change is looked at by itself.
+#[derive(Clone)]
+pub struct ChangesFilter {
+    statement: Arc<Statement>,
+    env: Env,
+}
+
+impl fmt::Debug for ChangesFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ChangesFilter({})", self.statement.query())
+    }
+}
+
+impl Container {
+    /// Reads a filter of changes.
+    pub fn changes_filter(
+        &self,
+        text: &str,
+        parameters: &[(String, Value)],
+    ) -> Result<ChangesFilter> {
+        let statement = Statement::new(text, parameters, &self.query_settings())?;
+        if !statement.is_item_wise() {
+            return Err(Error::bad_request(
+                "a filter of changes looks at one item at a time: it may have FROM, WHERE and a \
+                 projection, but no ORDER BY, GROUP BY, DISTINCT, TOP, OFFSET LIMIT or aggregates",
+            ));
+        }
+        Ok(ChangesFilter { statement: Arc::new(statement), env: self.env.clone() })
+    }
+}
+
+impl ChangesFilter {
+    /// What a reader gets of a change. Of a delete there is nothing to look at: every reader is
+    /// told, since what is gone may be what it has.
+    pub(super) fn apply(&self, changed: Changed) -> Result<Vec<Changed>> {
+        if changed.body.is_empty() {
+            return Ok(vec![changed]);
+        }
+        let rows = self.statement.rows_of(&changed.body, &Here(&self.env))?;
+        let one = |row| Changed { body: row, ..changed.clone() };
+        Ok(rows.into_iter().map(one).collect())
+    }
+}

@@ -1,0 +1,185 @@
+//! Queries over the items of a container: one page from one snapshot.
+
+use model::token::{Continuation, Session};
+use model::{Result, charge, epk, limits};
+use query::source::{IndexPath, Scan, Source};
+use query::world::{Settings, VectorSetting, World};
+use query::{Statement, Want};
+use serde_json::{Map, Value};
+
+use crate::api::{Answer, Page, Query, QueryMetrics, QueryPage, Scope};
+use crate::source::Snapshot;
+use crate::{Container, Env};
+
+/// Marks the continuations made here.
+const CONTINUATION_KIND: u8 = b'q';
+
+impl Container {
+    /// The next page of a query's answer.
+    pub async fn query_items(
+        &self,
+        query: &Query<'_>,
+        page: &Page,
+        session: Option<&Session>,
+    ) -> Result<Answer<QueryPage>> {
+        self.check_alive()?;
+        let spans = self.spans_of(query.scope)?;
+        let partition = spans
+            .first()
+            .map_or_else(|| self.partitions()[0].clone(), |span| span.partition.clone());
+        if let Some(throttled) = self.throttle(&partition) {
+            return Ok(throttled);
+        }
+        let lsn = partition.lsn();
+        let result = self.query_page(query, page, session).await;
+        let charge = match &result {
+            Ok(page) => {
+                let metrics = &page.metrics;
+                charge::query(metrics.documents, metrics.document_bytes, metrics.entries)
+            }
+            Err(_) => charge::refused(),
+        };
+        let at = partition.at(lsn, None);
+        Ok(self.charged(Answer { at, charge, retry_after_ms: None, result }))
+    }
+
+    async fn query_page(
+        &self,
+        query: &Query<'_>,
+        page: &Page,
+        session: Option<&Session>,
+    ) -> Result<QueryPage> {
+        let began_ms = self.env.now_ms();
+        let statement = Statement::new(query.text, query.parameters, &self.query_settings())?;
+        let scope = self.query_scope(query);
+        let resume = match &page.continuation {
+            Some(text) => Some(Continuation::decode(text, CONTINUATION_KIND, scope)?.position),
+            None => None,
+        };
+        let ranges = statement.key_ranges(&self.definition().partition_key);
+        let snapshot = Snapshot::take(self, query.scope, &ranges, session).await?;
+        let rows = page.items.unwrap_or(limits::PAGE_ITEMS_DEFAULT).min(limits::PAGE_ITEMS);
+        let want = Want { rows, bytes: limits::PAGE_BYTES };
+        let found = statement.page(&snapshot, &Here(&self.env), want, resume.as_deref()).await?;
+        let continuation = found
+            .resume
+            .map(|position| Continuation { kind: CONTINUATION_KIND, scope, position }.encode());
+        let took_ms = self.env.now_ms().saturating_sub(began_ms);
+        let metrics = metrics(found.metrics, &snapshot);
+        Ok(QueryPage { rows: found.rows, continuation, metrics, took_ms })
+    }
+
+    /// How a client that asks every range by itself should run a query, as such clients read it.
+    pub fn query_plan(&self, text: &str, parameters: &[(String, Value)]) -> Result<Value> {
+        self.check_alive()?;
+        let statement = Statement::new(text, parameters, &self.query_settings())?;
+        Ok(statement.fan_out(&self.definition().partition_key)?.to_json())
+    }
+
+    /// Tells the continuations of one query from those of every other. Ranges count as one: after
+    /// a split or merge clients go on in another range, or a part of one, with what they have.
+    fn query_scope(&self, query: &Query<'_>) -> u64 {
+        let scope = match query.scope {
+            Scope::Range(_) | Scope::Epk(_) => "a range".to_owned(),
+            other => format!("{other:?}"),
+        };
+        let mut text = format!("{}\0{scope}\0{}", self.rid(), query.text);
+        for (name, value) in query.parameters {
+            text.push_str(&format!("\0{name}\0{value}"));
+        }
+        epk::digest64(text.as_bytes())
+    }
+
+    /// What queries may know of the container's policies.
+    pub(crate) fn query_settings(&self) -> Settings {
+        settings_of(self.definition().to_json())
+    }
+}
+
+fn metrics(took: query::Metrics, snapshot: &Snapshot<'_>) -> QueryMetrics {
+    let mut indexes: Vec<String> =
+        took.used.iter().filter_map(|scan| index_name(scan, snapshot)).collect();
+    indexes.sort_unstable();
+    indexes.dedup();
+    QueryMetrics {
+        documents: took.documents,
+        document_bytes: took.document_bytes,
+        entries: took.entries,
+        kept: took.kept,
+        output_bytes: took.output_bytes,
+        plan: took.plan,
+        indexes,
+    }
+}
+
+/// An index as policies name its paths.
+fn index_name(scan: &Scan, snapshot: &Snapshot<'_>) -> Option<String> {
+    match scan {
+        Scan::Range { path, .. } | Scan::Spatial { path, .. } | Scan::Word { path, .. } => {
+            Some(path.to_string())
+        }
+        Scan::Composite { index, .. } => {
+            let column = |(path, descending): &(IndexPath, bool)| {
+                let path = path.to_string();
+                let path = path.strip_suffix("/?").unwrap_or(&path);
+                format!("{path} {}", if *descending { "DESC" } else { "ASC" })
+            };
+            let composite = snapshot.composites().get(*index)?;
+            Some(composite.iter().map(column).collect::<Vec<_>>().join(", "))
+        }
+    }
+}
+
+fn settings_of(definition: &Map<String, Value>) -> Settings {
+    let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
+    let list = |policy: &str, key: &str| {
+        let list = definition.get(policy).and_then(|policy| policy.get(key));
+        list.and_then(Value::as_array).cloned().unwrap_or_default()
+    };
+    let computed = definition.get("computedProperties").and_then(Value::as_array);
+    Settings {
+        planar: definition
+            .get("geospatialConfig")
+            .is_some_and(|config| config["type"] == "Geometry"),
+        vectors: list("vectorEmbeddingPolicy", "vectorEmbeddings")
+            .iter()
+            .map(|vector| VectorSetting {
+                path: text(vector, "path"),
+                distance: text(vector, "distanceFunction"),
+                dimensions: vector["dimensions"].as_u64().unwrap_or(0) as usize,
+            })
+            .collect(),
+        language: definition
+            .get("fullTextPolicy")
+            .and_then(|policy| policy["defaultLanguage"].as_str())
+            .map(str::to_owned),
+        languages: list("fullTextPolicy", "fullTextPaths")
+            .iter()
+            .filter(|path| path["language"].is_string())
+            .map(|path| (text(path, "path"), text(path, "language")))
+            .collect(),
+        computed: computed
+            .into_iter()
+            .flatten()
+            .map(|property| (text(property, "name"), text(property, "query")))
+            .collect(),
+    }
+}
+
+/// Time and chance, as queries see them.
+pub(crate) struct Here<'a>(pub &'a Env);
+
+impl World for Here<'_> {
+    fn now_ticks(&self) -> i64 {
+        const TICKS_PER_MS: i64 = 10_000;
+        i64::try_from(self.0.now_ms())
+            .unwrap_or(i64::MAX / TICKS_PER_MS)
+            .saturating_mul(TICKS_PER_MS)
+    }
+
+    fn random(&self) -> f64 {
+        // As many bits as a double has below one.
+        const BITS: u32 = 53;
+        (self.0.random() >> (64 - BITS)) as f64 / (1_u64 << BITS) as f64
+    }
+}

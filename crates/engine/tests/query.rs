@@ -1,0 +1,277 @@
+//! The same query gives the same rows by index and by scan, on one page and on many, whatever
+//! happens to partitions and process between two pages.
+
+#![allow(clippy::unwrap_used)] // A test that fails to unwrap has failed.
+
+#[path = "support/account.rs"]
+mod support;
+
+use std::cmp::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use astrarium_engine::{Conditions, Container, CreateOptions, Kind, Link, Page, Query, Scope};
+use model::partition_key::{Component, PartitionKey};
+use query::value;
+use serde_json::{Value, json};
+use support::Account;
+
+/// Entries that queries have read from indexes.
+static ENTRIES: AtomicU64 = AtomicU64::new(0);
+
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (self.0 >> 33) as usize % end
+    }
+
+    fn of<T: Clone>(&mut self, all: &[T]) -> T {
+        all[self.below(all.len())].clone()
+    }
+}
+
+fn link(container: &str) -> Link {
+    Link(vec![(Kind::Database, "db".into()), (Kind::Container, container.into())])
+}
+
+/// The container `c` has all indexes, `scanned` has none; both have the same items.
+async fn account() -> Account {
+    let account = Account::with(json!({"indexingPolicy": {"compositeIndexes": [
+        [{"path": "/a"}, {"path": "/b", "order": "descending"}],
+    ]}}))
+    .await;
+    let body = json!({"id": "scanned", "partitionKey": {"paths": ["/pk"]},
+        "indexingPolicy": {"indexingMode": "none", "automatic": false}});
+    let database = Link(vec![(Kind::Database, "db".into())]);
+    let options = CreateOptions::default();
+    let body = support::object(body);
+    account.engine.create(&database, Kind::Container, body, options).await.unwrap();
+    account
+}
+
+fn some_scalar(dice: &mut Dice) -> Value {
+    match dice.below(9) {
+        0 => Value::Null,
+        1 => json!(dice.below(2) == 0),
+        2..5 => json!(dice.below(5)),
+        5 => json!(dice.below(40) as f64 / 8.0 - 2.0),
+        6 => json!(format!("{}{}", "long ".repeat(60), dice.below(4))),
+        _ => json!(dice.of(&["", "a", "ab", "abc", "b", "é", "Z"])),
+    }
+}
+
+fn some_item(dice: &mut Dice, id: usize) -> Value {
+    let mut item = json!({"id": id.to_string(), "pk": format!("k{}", id % 7), "n": id});
+    for name in ["a", "b"] {
+        match dice.below(6) {
+            0 => {}
+            1 => item[name] = json!([some_scalar(dice)]),
+            _ => item[name] = some_scalar(dice),
+        }
+    }
+    item["l"] = (0..dice.below(4)).map(|_| some_scalar(dice)).collect();
+    if dice.below(3) > 0 {
+        item["o"] =
+            json!({"x": some_scalar(dice), "t": [{"k": dice.below(3), "v": some_scalar(dice)}]});
+    }
+    item
+}
+
+async fn write(account: &Account, dice: &mut Dice, id: usize) {
+    let item = some_item(dice, id);
+    let key = || Some(PartitionKey(vec![Component::String(format!("k{}", id % 7))]));
+    let gone = dice.below(6) == 0;
+    for name in ["c", "scanned"] {
+        let container = account.engine.container("db", name).unwrap();
+        let conditions = Conditions::default();
+        if gone {
+            let _ = container.delete_item(&id.to_string(), key(), &conditions).await.unwrap();
+        } else {
+            let body = item.to_string().into();
+            container.upsert_item(key(), body, &conditions).await.unwrap().result.unwrap();
+        }
+    }
+}
+
+fn some_predicate(dice: &mut Dice, depth: usize) -> String {
+    let path = dice.of(&["c.a", "c.b", "c.o.x", "c.n", "c.l", "c.missing", "c.l[0]"]);
+    let value = some_scalar(dice);
+    if depth > 0 && dice.below(3) == 0 {
+        let (a, b) = (some_predicate(dice, depth - 1), some_predicate(dice, depth - 1));
+        return match dice.below(4) {
+            0 => format!("({a} AND {b})"),
+            1 => format!("({a} OR {b})"),
+            2 => format!("({a} AND {b} AND c.n < {})", dice.below(80)),
+            _ => format!("NOT ({a})"),
+        };
+    }
+    match dice.below(15) {
+        0..3 => format!("{path} = {value}"),
+        3 => format!("{path} {} {value}", dice.of(&["<", "<=", ">", ">="])),
+        4 => format!("{path} != {value}"),
+        5 => format!("{path} IN ({value}, {}, {})", some_scalar(dice), some_scalar(dice)),
+        6 => format!("{path} BETWEEN {value} AND {}", some_scalar(dice)),
+        7 => format!("IS_DEFINED({path})"),
+        8 => format!("{path} LIKE '{}%'", dice.of(&["a", "long", "", "z"])),
+        9 => format!("ARRAY_CONTAINS(c.l, {value})"),
+        10 => format!("EXISTS(SELECT VALUE t FROM t IN c.o.t WHERE t.k = {})", dice.below(3)),
+        11 => format!("c.pk = 'k{}'", dice.below(8)),
+        12 => format!("IS_{}({path})", dice.of(&["NUMBER", "STRING", "NULL", "BOOL", "ARRAY"])),
+        13 => format!("c.n >= {} AND c.n < {}", dice.below(60), dice.below(80)),
+        _ => format!("c.o.t[0].v = {value}"),
+    }
+}
+
+/// A query, and by which members its rows must be in order, descending or not.
+struct Asked {
+    text: String,
+    order: Vec<(&'static str, bool)>,
+}
+
+fn some_query(dice: &mut Dice) -> Asked {
+    let filter = match dice.below(5) {
+        0 => String::new(),
+        _ => format!(" WHERE {}", some_predicate(dice, 2)),
+    };
+    let (text, order) = match dice.below(9) {
+        0 => (format!("SELECT VALUE COUNT(1) FROM c{filter}"), vec![]),
+        1 => (
+            format!("SELECT c.a, COUNT(1) AS n, MAX(c.n) AS m FROM c{filter} GROUP BY c.a"),
+            vec![],
+        ),
+        2 => (format!("SELECT DISTINCT VALUE c.a FROM c{filter}"), vec![]),
+        3 => (format!("SELECT c.id, v FROM c JOIN v IN c.l{filter}"), vec![]),
+        4 => (format!("SELECT MIN(c.n) AS a, MAX(c.n) AS b, SUM(c.n) AS s FROM c{filter}"), vec![]),
+        5 => (format!("SELECT c.id, c.a FROM c{filter} ORDER BY c.a"), vec![("a", false)]),
+        6 => (format!("SELECT c.id, c.a FROM c{filter} ORDER BY c.a DESC"), vec![("a", true)]),
+        7 => (
+            format!("SELECT c.id, c.a, c.b FROM c{filter} ORDER BY c.a ASC, c.b DESC"),
+            vec![("a", false), ("b", true)],
+        ),
+        _ => (format!("SELECT * FROM c{filter}"), vec![]),
+    };
+    Asked { text, order }
+}
+
+async fn page(
+    container: &Container,
+    scope: &Scope,
+    text: &str,
+    items: usize,
+    continuation: Option<String>,
+) -> (Vec<String>, Option<String>) {
+    let query = Query { scope, text, parameters: &[] };
+    let page = Page { items: Some(items), continuation };
+    let answer = container.query_items(&query, &page, None).await.unwrap();
+    let found = answer.result.unwrap_or_else(|error| panic!("{text}: {error}"));
+    assert!(found.rows.len() <= items);
+    ENTRIES.fetch_add(found.metrics.entries, Relaxed);
+    let rows = found.rows.iter().map(|row| without_system(row)).collect();
+    (rows, found.continuation)
+}
+
+/// Rows of both containers differ in what the server adds to items.
+fn without_system(row: &[u8]) -> String {
+    let mut row: Value = serde_json::from_slice(row).unwrap();
+    if let Some(item) = row.as_object_mut() {
+        item.retain(|name, _| !name.starts_with('_'));
+    }
+    row.to_string()
+}
+
+/// What may happen between two pages.
+async fn disturb(account: &mut Account, dice: &mut Dice) {
+    match dice.below(12) {
+        0 => account.restart().await,
+        1 => {
+            let ranges = account.container().ranges().ranges;
+            let range = dice.of(&ranges).id.to_string();
+            // A range of one key is not split.
+            let _ = account.engine.split(&link("c"), &range).await;
+        }
+        2 => {
+            let ranges = account.container().ranges().ranges;
+            if let [first, second, ..] = &ranges[..] {
+                account.engine.merge(&link("c"), &[&first.id, &second.id]).await.unwrap();
+            }
+        }
+        _ => {}
+    }
+}
+
+async fn all_pages(
+    account: &mut Account,
+    dice: &mut Dice,
+    scope: &Scope,
+    text: &str,
+) -> Vec<String> {
+    let (mut rows, mut continuation) = (Vec::new(), None);
+    loop {
+        let items = 1 + dice.below(12);
+        let (more, next) = page(&account.container(), scope, text, items, continuation).await;
+        rows.extend(more);
+        match next {
+            Some(next) => continuation = Some(next),
+            None => return rows,
+        }
+        disturb(account, dice).await;
+    }
+}
+
+/// Whether rows are in the order of some members.
+fn in_order(rows: &[String], order: &[(&str, bool)]) -> bool {
+    let rows: Vec<Value> = rows.iter().map(|row| serde_json::from_str(row).unwrap()).collect();
+    let key = |row: &Value, name: &str| match row.get(name) {
+        Some(found) => value::Value::from_tree(found),
+        None => value::Value::Undefined,
+    };
+    rows.is_sorted_by(|a, b| {
+        let orders = order.iter().map(|(name, descending)| {
+            let found = value::compare(&key(a, name), &key(b, name));
+            if *descending { found.reverse() } else { found }
+        });
+        orders.fold(Ordering::Equal, Ordering::then) != Ordering::Greater
+    })
+}
+
+fn sorted(mut rows: Vec<String>) -> Vec<String> {
+    rows.sort();
+    rows
+}
+
+#[tokio::test]
+async fn rows_are_the_same_by_index_and_by_scan() {
+    for seed in 0..6 {
+        let mut dice = Dice(seed * 77 + 1);
+        let mut account = account().await;
+        for round in 0..5 {
+            for _ in 0..40 {
+                let id = dice.below(90);
+                write(&account, &mut dice, id).await;
+            }
+            for _ in 0..40 {
+                let Asked { text, order } = some_query(&mut dice);
+                let scope = match dice.below(4) {
+                    0 => Scope::Key(PartitionKey(vec![Component::String(format!(
+                        "k{}",
+                        dice.below(7)
+                    ))])),
+                    _ => Scope::Everything,
+                };
+                let rows = all_pages(&mut account, &mut dice, &scope, &text).await;
+                let context = format!("seed {seed}, round {round}: {text} in {scope:?}");
+                assert!(in_order(&rows, &order), "{context}: {rows:?}");
+                // Without an index no order is served; the rows are the same in any.
+                let plain = text.split(" ORDER BY ").next().unwrap();
+                let scanned = account.engine.container("db", "scanned").unwrap();
+                let (expect, more) = page(&scanned, &scope, plain, 1000, None).await;
+                assert_eq!(more, None);
+                assert_eq!(sorted(rows), sorted(expect), "{context}");
+            }
+        }
+        let faults = account.container().index_faults().await.unwrap();
+        assert!(faults.is_empty(), "seed {seed}: {faults:?}");
+    }
+    assert!(ENTRIES.load(Relaxed) > 1_000, "indexes have been read");
+}
