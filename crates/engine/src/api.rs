@@ -219,21 +219,6 @@ pub struct QueryMetrics {
     pub indexes: Vec<String>,
 }
 
-impl From<query::Metrics> for QueryMetrics {
-    fn from(metrics: query::Metrics) -> Self {
-        let query::Metrics {
-            documents,
-            document_bytes,
-            entries,
-            kept,
-            output_bytes,
-            plan,
-            indexes,
-        } = metrics;
-        Self { documents, document_bytes, entries, kept, output_bytes, plan, indexes }
-    }
-}
-
 /// A request for the next changes.
 #[derive(Debug, Clone)]
 pub struct ChangesRead {

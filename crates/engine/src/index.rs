@@ -25,8 +25,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use model::Result;
 use model::epk::digest64;
-use model::policy::{CompositePath, ComputedProperty, IndexRules, Step, VectorIndex};
+use model::policy::{
+    CompositePath, ComputedProperty, FullTextIndex, IndexRules, Step, VectorIndex,
+};
 use query::Statement;
+use query::function::text::Language;
 use query::world::Settings;
 
 pub(crate) use key::{ROWS, is_row, item_of};
@@ -42,6 +45,8 @@ pub(crate) struct Indexes {
     pub composites: Vec<Composite>,
     /// By path.
     pub vectors: Vec<(PathId, VectorIndex)>,
+    /// By path, in their languages.
+    pub full_text: Vec<(PathId, Language)>,
     /// Computed properties that are indexed, by name.
     pub computed: Vec<(String, Statement)>,
 }
@@ -72,7 +77,8 @@ impl Indexes {
         };
         let indexed = rules.computed.iter().filter(|property| property.indexed);
         let computed = indexed.filter_map(statement).collect();
-        Self { rules, composites, vectors, computed }
+        let full_text = rules.full_text.iter().map(text_index).collect();
+        Self { rules, composites, vectors, full_text, computed }
     }
 
     /// An item as queries see it: with its computed properties, where some are indexed.
@@ -103,6 +109,13 @@ impl Indexes {
             computed.is_none_or(|one| self.computed.iter().any(|(name, _)| *name == one.name));
         known && self.rules.indexes(steps)
     }
+}
+
+fn text_index(index: &FullTextIndex) -> (PathId, Language) {
+    let code = index.language.as_deref();
+    let language =
+        code.map_or(Language::English, |code| Language::of_code(code).unwrap_or(Language::Other));
+    (PathId::of_names(&index.names), language)
 }
 
 impl Composite {

@@ -2,11 +2,12 @@
 
 use model::token::{Continuation, Session};
 use model::{Result, charge, epk, limits};
+use query::source::{IndexPath, Scan, Source};
 use query::world::{Settings, VectorSetting, World};
 use query::{Statement, Want};
 use serde_json::{Map, Value};
 
-use crate::api::{Answer, Page, Query, QueryPage, Scope};
+use crate::api::{Answer, Page, Query, QueryMetrics, QueryPage, Scope};
 use crate::source::Snapshot;
 use crate::{Container, Env};
 
@@ -64,7 +65,8 @@ impl Container {
             .resume
             .map(|position| Continuation { kind: CONTINUATION_KIND, scope, position }.encode());
         let took_ms = self.env.now_ms().saturating_sub(began_ms);
-        Ok(QueryPage { rows: found.rows, continuation, metrics: found.metrics.into(), took_ms })
+        let metrics = metrics(found.metrics, &snapshot);
+        Ok(QueryPage { rows: found.rows, continuation, metrics, took_ms })
     }
 
     /// How a client that asks every range by itself should run a query, as such clients read it.
@@ -91,6 +93,40 @@ impl Container {
     /// What queries may know of the container's policies.
     pub(crate) fn query_settings(&self) -> Settings {
         settings_of(self.definition().to_json())
+    }
+}
+
+fn metrics(took: query::Metrics, snapshot: &Snapshot<'_>) -> QueryMetrics {
+    let mut indexes: Vec<String> =
+        took.used.iter().filter_map(|scan| index_name(scan, snapshot)).collect();
+    indexes.sort_unstable();
+    indexes.dedup();
+    QueryMetrics {
+        documents: took.documents,
+        document_bytes: took.document_bytes,
+        entries: took.entries,
+        kept: took.kept,
+        output_bytes: took.output_bytes,
+        plan: took.plan,
+        indexes,
+    }
+}
+
+/// An index as policies name its paths.
+fn index_name(scan: &Scan, snapshot: &Snapshot<'_>) -> Option<String> {
+    match scan {
+        Scan::Range { path, .. } | Scan::Spatial { path, .. } | Scan::Word { path, .. } => {
+            Some(path.to_string())
+        }
+        Scan::Composite { index, .. } => {
+            let column = |(path, descending): &(IndexPath, bool)| {
+                let path = path.to_string();
+                let path = path.strip_suffix("/?").unwrap_or(&path);
+                format!("{path} {}", if *descending { "DESC" } else { "ASC" })
+            };
+            let composite = snapshot.composites().get(*index)?;
+            Some(composite.iter().map(column).collect::<Vec<_>>().join(", "))
+        }
     }
 }
 

@@ -9,6 +9,7 @@ mod entries;
 mod estimate;
 mod spatial;
 mod vector;
+mod word;
 
 use std::sync::Arc;
 
@@ -268,8 +269,8 @@ impl Source for Snapshot<'_> {
         self.spatial_frame(path).is_some()
     }
 
-    fn covers_text(&self, _path: &IndexPath) -> bool {
-        false
+    fn covers_text(&self, path: &IndexPath) -> bool {
+        self.text_index(path).is_some()
     }
 
     fn sorts(&self) -> bool {
@@ -282,9 +283,13 @@ impl Source for Snapshot<'_> {
     }
 
     async fn estimate(&self, scan: &Scan) -> Result<u64> {
-        match self.lookup(scan) {
-            Some(lookup) => self.entries_estimate(&lookup).await,
-            None => Ok(self.items_estimate()),
+        match scan {
+            Scan::Spatial { path, bounds } => self.places_estimate(path, bounds).await,
+            Scan::Word { path, word } => self.words_estimate(path, word).await,
+            Scan::Range { .. } | Scan::Composite { .. } => match self.lookup(scan) {
+                Some(lookup) => self.entries_estimate(&lookup).await,
+                None => Ok(0),
+            },
         }
     }
 
@@ -306,8 +311,12 @@ impl Source for Snapshot<'_> {
     }
 
     async fn scan(&self, scan: &Scan, after: Option<&Entry>, limit: usize) -> Result<Chunk<Entry>> {
-        if let Scan::Spatial { path, bounds } = scan {
-            return self.places(path, bounds, after, limit).await;
+        match scan {
+            Scan::Spatial { path, bounds } => {
+                return self.places(path, bounds, after, limit).await;
+            }
+            Scan::Word { path, word } => return self.words(path, word, after, limit).await,
+            Scan::Range { .. } | Scan::Composite { .. } => {}
         }
         let Some(lookup) = self.lookup(scan) else {
             return Ok(Chunk { rows: Vec::new(), more: false });

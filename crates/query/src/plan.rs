@@ -4,17 +4,22 @@
 //! little. Which indexes are used is decided by what the source says about their sizes.
 
 use std::fmt;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use model::Result;
 
+use crate::bound::Grouping;
 use crate::error::unserved;
+use crate::function::Aggregate;
 use crate::run::Place;
 use crate::source::{IndexPath, KeyRange, PathStep, Scan, Source};
 use crate::statement::Statement;
+use crate::value::Value;
 
 mod choose;
 mod lookup;
+mod nearest;
 mod order;
 pub(crate) mod path;
 mod search;
@@ -33,6 +38,8 @@ pub(crate) enum Access {
     Stream(Scan),
     /// The documents of several, in the order of keys.
     Keys(Lookup),
+    /// These documents, in the order of keys.
+    Items(Arc<[Bytes]>),
 }
 
 /// How a query is answered.
@@ -43,6 +50,10 @@ pub(crate) struct Plan {
     pub order: Option<OrderScan>,
     /// The scan whose number of entries is the count asked for.
     pub count: Option<Scan>,
+    /// The scans whose first and last entries are all that the aggregates asked for look at.
+    pub extremes: Option<Vec<Scan>>,
+    /// The scan whose entries, counted by value, are the groups asked for.
+    pub groups: Option<Scan>,
 }
 
 impl Plan {
@@ -60,56 +71,25 @@ impl Plan {
             Place::Item { .. } => in_key_order(access),
             _ => access,
         };
-        let order = order::of(statement, source, cost).await?;
+        let access = match nearest::items(statement, source).await? {
+            Some(items) => Access::Items(items),
+            None => access,
+        };
+        let order = order::of(statement, source, lookup.as_ref(), cost).await?;
         if order.is_none() && !order::is_allowed(statement, source) {
             return Err(unserved(order::refusal(statement)));
         }
         let count = count(statement, lookup.as_ref());
-        Ok(Self { access, order, count })
-    }
-}
-
-impl Plan {
-    /// The indexes that are read, each once.
-    pub(crate) fn indexes<S: Source>(&self, source: &S) -> Vec<String> {
-        let scans = match (&self.count, &self.order, &self.access) {
-            (Some(scan), ..) => vec![scan],
-            (None, Some(order), _) => vec![&order.scan],
-            (None, None, Access::Stream(scan)) => vec![scan],
-            (None, None, Access::Keys(lookup)) => lookup.scans(),
-            (None, None, Access::Documents | Access::Nothing) => Vec::new(),
-        };
-        let mut names: Vec<String> =
-            scans.into_iter().filter_map(|scan| index_name(scan, source)).collect();
-        names.sort_unstable();
-        names.dedup();
-        names
-    }
-}
-
-/// An index as policies name its paths.
-fn index_name<S: Source>(scan: &Scan, source: &S) -> Option<String> {
-    match scan {
-        Scan::Range { path, .. } | Scan::Spatial { path, .. } | Scan::Word { path, .. } => {
-            Some(path.to_string())
-        }
-        Scan::Composite { index, .. } => {
-            let column = |(path, descending): &(IndexPath, bool)| {
-                let path = path.to_string();
-                let path = path.strip_suffix("/?").unwrap_or(&path);
-                format!("{path} {}", if *descending { "DESC" } else { "ASC" })
-            };
-            let columns: Vec<String> =
-                source.composites().get(*index)?.iter().map(column).collect();
-            Some(columns.join(", "))
-        }
+        let extremes = extremes(statement, source, lookup.as_ref());
+        let groups = groups(statement, source, lookup.as_ref()).await?;
+        Ok(Self { access, order, count, extremes, groups })
     }
 }
 
 /// The scan that an earlier page read, which must still be there.
 fn resumed<S: Source>(lookup: Option<&Lookup>, source: &S, name: &str) -> Result<Access> {
     let scans = lookup.map_or_else(Vec::new, Lookup::scans);
-    let same = scans.into_iter().find(|scan| scan.to_string() == name);
+    let same = scans.into_iter().find(|scan| scan.name() == name);
     let covered = same.filter(|scan| match scan {
         Scan::Range { path, .. } => source.covers(path),
         _ => true,
@@ -132,11 +112,7 @@ fn in_key_order(access: Access) -> Access {
 fn count(statement: &Statement, lookup: Option<&Lookup>) -> Option<Scan> {
     let block = &statement.bound.block;
     let grouping = block.grouping.as_ref().filter(|grouping| grouping.keys.is_empty())?;
-    let counts = |node: &crate::bound::AggregateNode| {
-        node.aggregate == crate::function::Aggregate::Count
-            && node.argument.constant().is_some_and(crate::value::Value::is_defined)
-    };
-    if !block.from.is_empty() || !grouping.aggregates.iter().all(counts) {
+    if !block.from.is_empty() || !only_counts(grouping) {
         return None;
     }
     match lookup? {
@@ -145,7 +121,104 @@ fn count(statement: &Statement, lookup: Option<&Lookup>) -> Option<Scan> {
     }
 }
 
+/// Whether all that is asked of a group is how many rows it has.
+fn only_counts(grouping: &Grouping) -> bool {
+    grouping.aggregates.iter().all(|node| {
+        node.aggregate == Aggregate::Count
+            && node.argument.constant().is_some_and(Value::is_defined)
+    })
+}
+
+/// Groups by one indexed property that every item has, or that an exact filter is on.
+async fn groups<S: Source>(
+    statement: &Statement,
+    source: &S,
+    lookup: Option<&Lookup>,
+) -> Result<Option<Scan>> {
+    let bound = &statement.bound;
+    let Some(grouping) = &bound.block.grouping else { return Ok(None) };
+    let [(key, _)] = &grouping.keys[..] else { return Ok(None) };
+    let names = path::member_names(key, &bound.fields).filter(|names| !names.is_empty());
+    let Some(path) = names.map(|names| index_path(&names)).filter(|path| source.covers(path))
+    else {
+        return Ok(None);
+    };
+    if !bound.block.from.is_empty() || !only_counts(grouping) {
+        return Ok(None);
+    }
+    match (&bound.block.filter, lookup) {
+        (None, _) if source.complete(&path).await? => {
+            Ok(Some(Scan::Range { path, range: KeyRange::ALL, reverse: false }))
+        }
+        (Some(_), Some(Lookup::Scan(scan @ Scan::Range { path: filtered, .. })))
+            if *filtered == path && scan.is_exact() && lookup::is_exact(statement) =>
+        {
+            Ok(Some(scan.clone()))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// `MIN` and `MAX` of indexed properties, over all items or those of one exact scan of the same
+/// property: one scan for each.
+fn extremes<S: Source>(
+    statement: &Statement,
+    source: &S,
+    lookup: Option<&Lookup>,
+) -> Option<Vec<Scan>> {
+    let bound = &statement.bound;
+    let grouping = bound.block.grouping.as_ref().filter(|grouping| grouping.keys.is_empty())?;
+    let filter = match (&bound.block.filter, lookup) {
+        (None, _) => None,
+        (Some(_), Some(Lookup::Scan(scan))) if scan.is_exact() && lookup::is_exact(statement) => {
+            Some(scan)
+        }
+        _ => return None,
+    };
+    let scan = |node: &crate::bound::AggregateNode| {
+        let names = path::member_names(&node.argument, &bound.fields)?;
+        let path = index_path(&names);
+        let extreme = matches!(node.aggregate, Aggregate::Min | Aggregate::Max);
+        if !extreme || names.is_empty() || !source.covers(&path) {
+            return None;
+        }
+        match filter {
+            None => Some(Scan::Range { path, range: KeyRange::ALL, reverse: false }),
+            Some(Scan::Range { path: filtered, .. }) if *filtered == path => filter.cloned(),
+            Some(_) => None,
+        }
+    };
+    if !bound.block.from.is_empty() {
+        return None;
+    }
+    grouping.aggregates.iter().map(scan).collect()
+}
+
 impl Scan {
+    /// What tells it from every other scan, in few bytes.
+    pub(crate) fn name(&self) -> String {
+        format!("{:016x}", model::epk::digest64(format!("{self:?}").as_bytes()))
+    }
+
+    /// The value of the entry that an item has in a range index, where it has one at most.
+    pub(crate) fn value_in(&self, item: &Value<'_>) -> Vec<u8> {
+        let Self::Range { path, .. } = self else { return Vec::new() };
+        let value = path.0.iter().fold(item.clone(), |value, step| match step {
+            PathStep::Member(name) => value.member(name),
+            PathStep::Elements => Value::Undefined,
+        });
+        lookup::key_of(&value)
+    }
+
+    /// The same entries, last first.
+    pub(crate) fn backwards(&self) -> Self {
+        let mut scan = self.clone();
+        if let Self::Range { reverse, .. } | Self::Composite { reverse, .. } = &mut scan {
+            *reverse = !*reverse;
+        }
+        scan
+    }
+
     /// The value of all its entries, where they have one: then they are in the order of items.
     pub(crate) fn single_value(&self) -> Option<Bytes> {
         match self {
@@ -176,10 +249,37 @@ impl Scan {
     }
 }
 
+impl Plan {
+    /// The scans that are read.
+    pub(crate) fn used(&self) -> Vec<Scan> {
+        if let Some(scan) = self.count.as_ref().or(self.groups.as_ref()) {
+            return vec![scan.clone()];
+        }
+        if let Some(scans) = &self.extremes {
+            return scans.clone();
+        }
+        if let Some(order) = &self.order {
+            return vec![order.scan.clone()];
+        }
+        match &self.access {
+            Access::Documents | Access::Nothing | Access::Items(_) => Vec::new(),
+            Access::Stream(scan) => vec![scan.clone()],
+            Access::Keys(lookup) => lookup.scans().into_iter().cloned().collect(),
+        }
+    }
+}
+
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(scan) = &self.count {
             return write!(f, "count of {scan}");
+        }
+        if let Some(scan) = &self.groups {
+            return write!(f, "counts by value of {scan}");
+        }
+        if let Some(scans) = &self.extremes {
+            f.write_str("first and last of")?;
+            return scans.iter().try_for_each(|scan| write!(f, " {scan}"));
         }
         if let Some(order) = &self.order {
             return write!(f, "in order: {}", order.scan);
@@ -189,6 +289,7 @@ impl fmt::Display for Plan {
             Access::Nothing => f.write_str("nothing"),
             Access::Stream(scan) => write!(f, "{scan}"),
             Access::Keys(lookup) => write!(f, "{lookup}"),
+            Access::Items(items) => write!(f, "the {} nearest by a vector index", items.len()),
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::bound::Block;
 use crate::eval::{Context, Frame};
 use crate::limits;
 use crate::plan::{Access, Plan};
-use crate::source::Source;
+use crate::source::{Scan, Source};
 use crate::statement::Statement;
 use crate::world::{Budget, World};
 
@@ -60,9 +60,8 @@ pub struct Metrics {
     pub output_bytes: u64,
     /// What was read, for people.
     pub plan: String,
-    /// The indexes that were read, as policies name their paths: `/a/?`, or for a composite index
-    /// `/a ASC, /b DESC`.
-    pub indexes: Vec<String>,
+    /// The indexes that were read.
+    pub used: Vec<Scan>,
 }
 
 impl Statement {
@@ -102,7 +101,7 @@ impl Statement {
         }
         let plan = Plan::of(self, source, &place).await?;
         sheet.metrics.plan = plan.to_string();
-        sheet.metrics.indexes = plan.indexes(source);
+        sheet.metrics.used = plan.used();
         let run = Run { statement: self, source, context: &context, plan };
         if run.bound().order.rank.is_some() {
             run.ranked(sheet, place).await
@@ -113,6 +112,34 @@ impl Statement {
         } else {
             run.streamed(sheet, place).await
         }
+    }
+
+    /// How the query would be answered from its beginning, for people: what is read, what is checked
+    /// on it, and what is made of it.
+    pub async fn explain<S: Source>(&self, source: &S) -> Result<String> {
+        if let Some((inner, _)) = &self.distinct_count {
+            let inner = Box::pin(inner.explain(source)).await?;
+            return Ok(format!("{inner}\ncount of different rows"));
+        }
+        if !self.bound.reads {
+            return Ok("nothing is read".to_owned());
+        }
+        let plan = Plan::of(self, source, &Place::Start).await?;
+        let mut lines = vec![format!("read: {plan}")];
+        let answered = plan.count.is_some() || plan.extremes.is_some() || plan.groups.is_some();
+        if let Some(filter) = self.query.filter.as_ref().filter(|_| !answered) {
+            lines.push(format!("filter: {filter}"));
+        }
+        if self.query.order_by.is_some() && plan.order.is_none() {
+            lines.push("sort: the best rows of each pass".to_owned());
+        }
+        if self.bound.block.grouping.is_some() {
+            lines.push("group: in memory, in the order of keys".to_owned());
+        }
+        if self.bound.block.distinct {
+            lines.push("distinct: in memory".to_owned());
+        }
+        Ok(lines.join("\n"))
     }
 
     /// How many different rows there are, as the one row of another query.

@@ -5,7 +5,7 @@
 //! old; transport encryption is what prevents the overhearing.
 
 mod grant;
-mod signature;
+pub(crate) mod signature;
 pub mod token;
 
 use engine::Engine;

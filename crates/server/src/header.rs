@@ -22,6 +22,7 @@ headers! {
     CONTENT_PATH = "x-ms-content-path";
     CONTINUATION = "x-ms-continuation";
     END_EPK = "x-ms-end-epk";
+    EXPLAIN = "x-astrarium-explain";
     EXPIRY_SECONDS = "x-ms-documentdb-expiry-seconds";
     FEED_DELETES = "x-astrarium-feed-deletes";
     FEED_FORMAT = "x-ms-cosmos-changefeed-wire-format-version";

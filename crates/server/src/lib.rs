@@ -6,6 +6,7 @@
 //! anything about stored data.
 
 pub mod activity_id;
+pub mod ask;
 pub mod auth;
 pub mod consistency;
 pub mod date;

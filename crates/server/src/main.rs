@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use engine::{Engine, ScriptWorkers, Scripts};
+use server::ask::Ask;
 use server::settings::{self, Loaded, Settings, Verb, WELL_KNOWN_KEY};
 use server::{Options, Server, log, store, tls};
 
@@ -31,6 +32,9 @@ fn main() -> ExitCode {
             Err(wrong) => failed(&wrong, 1),
         };
     }
+    if words.first().is_some_and(|word| word == "query") {
+        return query(words.into_iter().skip(1));
+    }
     let read_file = |path: &str| std::fs::read_to_string(path).map_err(|e| format!("{path}: {e}"));
     let loaded = match settings::load(words, |name| std::env::var(name).ok(), read_file) {
         Ok(loaded) => loaded,
@@ -45,6 +49,17 @@ fn main() -> ExitCode {
         Verb::Serve => serve(&loaded),
     };
     match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(wrong) => failed(&wrong, 1),
+    }
+}
+
+fn query(words: impl Iterator<Item = String>) -> ExitCode {
+    let ask = match Ask::parse(words) {
+        Ok(ask) => ask,
+        Err(wrong) => return failed(&wrong, 2),
+    };
+    match ask.run(|line| print(&format!("{line}\n"))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(wrong) => failed(&wrong, 1),
     }

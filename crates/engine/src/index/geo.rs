@@ -5,15 +5,16 @@
 //! box, small for small ones; a search looks at the stretches of the cells that cover its box, and
 //! at the cells above those.
 
-use model::json::{self, Cursor, Kind};
+use model::json;
 use model::policy::SpatialIndex;
+use query::function::spatial::bounds;
+use query::source::Bounds;
+use query::value::Value;
 
 /// Steps to the smallest cell: about a metre on the globe.
 const LEVELS: u32 = 25;
 /// Cells by which a search covers its box.
 const SEARCH_CELLS: usize = 32;
-/// Positions of one geometry that are looked at; more are as good as everywhere.
-const POSITIONS_MAX: usize = 200_000;
 
 /// What is mapped to cells: all of the globe, or a part of the plane.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -39,22 +40,6 @@ pub(crate) struct Area {
     pub north: f64,
 }
 
-impl Area {
-    const NOWHERE: Self = Self {
-        west: f64::INFINITY,
-        south: f64::INFINITY,
-        east: f64::NEG_INFINITY,
-        north: f64::NEG_INFINITY,
-    };
-
-    fn add(&mut self, x: f64, y: f64) {
-        self.west = self.west.min(x);
-        self.east = self.east.max(x);
-        self.south = self.south.min(y);
-        self.north = self.north.max(y);
-    }
-}
-
 impl Frame {
     /// The frame of an index.
     pub fn of(index: &SpatialIndex) -> Self {
@@ -66,24 +51,15 @@ impl Frame {
 
     /// The cells of a GeoJSON geometry; none where it is none.
     pub fn geometry_cells(&self, raw: &[u8]) -> Vec<u64> {
-        let Some(kind) = json::at_path(raw, &["type"]).and_then(json::unescape) else {
-            return Vec::new();
-        };
-        let known =
-            ["Point", "LineString", "Polygon", "MultiPoint", "MultiLineString", "MultiPolygon"];
-        let coordinates = json::at_path(raw, &["coordinates"]);
-        let (true, Some(coordinates)) = (known.contains(&kind.as_ref()), coordinates) else {
-            return Vec::new();
-        };
-        let mut box_ = Gathered { area: Area::NOWHERE, last: None, positions: 0, wide: false };
-        box_.gather(&mut Cursor::new(coordinates), self.globe);
-        if box_.positions == 0 {
+        // Most objects are no geometries, which is cheap to see.
+        if json::at_path(raw, &["coordinates"]).is_none() {
             return Vec::new();
         }
-        if box_.wide || box_.positions > POSITIONS_MAX {
-            return vec![Cell::WHOLE.0];
-        }
-        self.cover(box_.area, 4, None)
+        let Some(Bounds { west, south, east, north }) = bounds(&Value::from_raw(raw), !self.globe)
+        else {
+            return Vec::new();
+        };
+        self.cover(Area { west, south, east, north }, 4, None)
     }
 
     /// The stretches of cells that have all geometries which may touch a box, in order.
@@ -142,72 +118,6 @@ impl Frame {
         let cells = 1_u64 << LEVELS;
         // Not a number is anywhere; the border is as good as any.
         ((share * cells as f64) as u64).min(cells - 1)
-    }
-}
-
-/// The box of a geometry, while its positions are read.
-struct Gathered {
-    area: Area,
-    last: Option<(f64, f64)>,
-    positions: usize,
-    /// An edge goes around more than half of the globe: nobody knows which way.
-    wide: bool,
-}
-
-impl Gathered {
-    fn gather(&mut self, cursor: &mut Cursor<'_>, globe: bool) {
-        if cursor.kind() != Kind::Array {
-            cursor.take();
-            return;
-        }
-        let mut numbers: Vec<f64> = Vec::new();
-        cursor.enter();
-        let mut first = true;
-        while cursor.element() {
-            match cursor.kind() {
-                Kind::Array => {
-                    if first {
-                        self.last = None;
-                    }
-                    self.gather(cursor, globe);
-                }
-                _ => numbers.extend(json::number(cursor.take())),
-            }
-            first = false;
-        }
-        if let [x, y, ..] = numbers[..] {
-            self.position(x, y, globe);
-        }
-    }
-
-    fn position(&mut self, x: f64, y: f64, globe: bool) {
-        self.positions += 1;
-        self.area.add(x, y);
-        if let (true, Some((last_x, last_y))) = (globe, self.last) {
-            let across = (x - last_x).abs();
-            if across > 180.0 {
-                self.wide = true;
-            } else if across > 1e-9 {
-                self.bulge(last_y, y, across);
-            }
-        }
-        self.last = Some((x, y));
-    }
-
-    /// An arc comes nearer to the pole than its ends. Both ends at the latitude that is farther
-    /// from the equator, it comes nearest.
-    fn bulge(&mut self, a: f64, b: f64, across: f64) {
-        let top = |latitude: f64| {
-            let tangent = latitude.clamp(-89.999, 89.999).to_radians().tan();
-            (tangent / (across / 2.0).to_radians().cos()).atan().to_degrees()
-        };
-        let (high, low) = (a.max(b), a.min(b));
-        if high > 0.0 {
-            self.area.north = self.area.north.max(top(high));
-        }
-        if low < 0.0 {
-            self.area.south = self.area.south.min(top(low));
-        }
     }
 }
 
@@ -358,7 +268,8 @@ mod tests {
         assert!(found(line, area(30.0, 52.0, 31.0, 53.0)), "the arc passes further north");
         assert!(!found(line, area(-40.0, -52.0, -31.0, -50.0)));
         let wide = r#"{"type":"LineString","coordinates":[[-170,0],[170,0]]}"#;
-        assert!(found(wide, area(0.0, 0.0, 1.0, 1.0)) && found(wide, area(179.0, 0.0, 180.0, 1.0)));
+        assert!(found(wide, area(179.0, 0.0, 180.0, 1.0)), "the shorter way round");
+        assert!(!found(wide, area(0.0, 0.0, 1.0, 1.0)));
         let polygon = r#"{"type":"Polygon","coordinates":[[[0,0],[10,0],[10,10],[0,10],[0,0]]]}"#;
         assert!(found(polygon, area(4.0, 4.0, 5.0, 5.0)));
         let across = area(170.0, -5.0, -170.0, 5.0);

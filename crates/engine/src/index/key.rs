@@ -4,6 +4,7 @@
 //! 'i' <path u64> <value> <item key>                      a value of the item, in the range index
 //! 'j' <index u64> <n u8> <descending u8> <value>×n <item key>   its values in a composite index
 //! 'g' <path u64> <cell u64> <item key> → cells           a cell of its geometry, in the spatial index
+//! 'f' <path u64> <word> 0 <item key>                     a word of its text, in the full-text index
 //! 'e' <path u64> <side u16> <item key> → vector          a vector of it, in the vector index
 //! ```
 //!
@@ -31,6 +32,8 @@ pub(crate) const COMPOSITE: u8 = b'j';
 
 /// Rows of spatial indexes.
 pub(crate) const SPATIAL: u8 = b'g';
+/// Rows of full-text indexes.
+pub(crate) const WORD: u8 = b'f';
 /// Rows of vector indexes.
 pub(crate) const VECTOR: u8 = b'e';
 
@@ -105,6 +108,12 @@ impl PathId {
 pub(crate) fn put_head(kind: u8, path: PathId, out: &mut Vec<u8>) {
     out.push(kind);
     out.extend_from_slice(&path.0.to_be_bytes());
+}
+
+/// Appends a word as rows have it. Words are of letters and digits, so nothing in them ends them.
+pub(crate) fn put_word(word: &str, out: &mut Vec<u8>) {
+    out.extend(word.bytes().filter(|byte| *byte != 0));
+    out.push(0);
 }
 
 /// Appends a value as rows have it.
@@ -237,6 +246,10 @@ impl RowKey {
             RANGE => (HEAD_BYTES, 1, 0),
             SPATIAL => return Self::fixed(key, 8),
             VECTOR => return Self::fixed(key, 2),
+            WORD => {
+                let length = key.get(HEAD_BYTES..)?.iter().position(|byte| *byte == 0)?;
+                return Self::fixed(key, length + 1);
+            }
             COMPOSITE => (HEAD_BYTES + 2, *key.get(HEAD_BYTES)?, *key.get(HEAD_BYTES + 1)?),
             _ => return None,
         };

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use model::json::{self, Cursor, Kind};
 use model::policy::{IndexRules, Place};
 use model::{Error, Fault, Result};
+use query::function::text;
 use query::value::{DIGEST_BYTES, Type, Value, content_digest, member_key_into, sort_key_into};
 use query::world::World;
 
@@ -52,6 +53,7 @@ pub(crate) fn rows(indexes: &Indexes, item_key: &[u8], body: &[u8]) -> Result<Ve
     walk.composites(indexes)?;
     walk.vectors(indexes)?;
     walk.spatial()?;
+    walk.words(indexes)?;
     Ok(walk.finish())
 }
 
@@ -344,6 +346,24 @@ impl<'a> Walk<'a> {
                 key::put_head(key::SPATIAL, *path, &mut self.keys);
                 self.keys.extend_from_slice(&cell.to_be_bytes());
                 self.values.push((self.ends.len(), all.clone()));
+                self.end()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A row for each different word of the texts that are indexed so.
+    fn words(&mut self, indexes: &Indexes) -> Result<()> {
+        for (path, language) in &indexes.full_text {
+            let raw = self.wanted.iter().rev().find(|(wanted, _)| wanted == path);
+            let text = raw.and_then(|(_, raw)| json::unescape(raw));
+            let mut words: Vec<String> =
+                text.iter().flat_map(|text| text::words(text, *language)).collect();
+            words.sort_unstable();
+            words.dedup();
+            for word in words {
+                key::put_head(key::WORD, *path, &mut self.keys);
+                key::put_word(&word, &mut self.keys);
                 self.end()?;
             }
         }

@@ -37,14 +37,23 @@ impl Snapshot<'_> {
     }
 
     async fn part_estimate(&self, part: &Part, lookup: &Lookup) -> Result<u64> {
-        let bounds = lookup.rows(part, None);
+        self.rows_estimate(part, lookup.rows(part, None), lookup.is_exact()).await
+    }
+
+    /// About how many rows lie between bounds; those of one value are in the order of items.
+    pub(super) async fn rows_estimate(
+        &self,
+        part: &Part,
+        bounds: (Bound<Bytes>, Bound<Bytes>),
+        one_value: bool,
+    ) -> Result<u64> {
         let probe = rows(part, &bounds, PROBE_ROWS, false).await?;
         let (Some(first), Some(last), true) =
             (probe.first(), probe.last(), probe.len() == PROBE_ROWS)
         else {
             return Ok(probe.len() as u64);
         };
-        let share = if lookup.is_exact() {
+        let share = if one_value {
             let place = |key: &Bytes| {
                 let row = RowKey::read(key).ok_or_else(|| keys::corrupt("an index row"))?;
                 Ok::<_, model::Error>(place(&key[row.item_at..]))

@@ -26,6 +26,29 @@ impl Snapshot<'_> {
         self.all_rules(|rules| rules.spatial_at(&steps).is_some_and(same)).then_some(frame)
     }
 
+    /// About how many entries a box has: counted where they are few.
+    pub(super) async fn places_estimate(&self, path: &IndexPath, bounds: &Bounds) -> Result<u64> {
+        const FEW: usize = 200;
+        let found = self.places(path, bounds, None, FEW).await?;
+        if !found.more {
+            return Ok(found.rows.len() as u64);
+        }
+        // How far the first of them have come through the cells of the box.
+        let Some(frame) = self.spatial_frame(path) else { return Ok(0) };
+        let Bounds { west, south, east, north } = *bounds;
+        let stretches = frame.search(Area { west, south, east, north });
+        let last = found.rows.last().and_then(|entry| entry.value.first_chunk().copied());
+        let last = u64::from_be_bytes(last.unwrap_or_default());
+        let size = |(from, to): &(u64, u64)| (to - from + 1) as f64;
+        let whole: f64 = stretches.iter().map(size).sum();
+        let passed: f64 = stretches
+            .iter()
+            .filter(|(from, _)| *from <= last)
+            .map(|(from, to)| size(&(*from, (*to).min(last))))
+            .sum();
+        Ok((FEW as f64 * whole / passed.max(1.0)) as u64)
+    }
+
     /// Entries in the order of cells, each item once.
     pub(super) async fn places(
         &self,

@@ -56,6 +56,15 @@ pub struct SpatialIndex {
     pub plane: Option<[f64; 4]>,
 }
 
+/// A full-text index.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FullTextIndex {
+    /// The names that lead to the text.
+    pub names: Vec<String>,
+    /// The language, where a policy says one.
+    pub language: Option<String>,
+}
+
 /// A vector index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VectorIndex {
@@ -79,8 +88,8 @@ pub struct IndexRules {
     pub spatial: Vec<SpatialIndex>,
     /// Vector indexes.
     pub vectors: Vec<VectorIndex>,
-    /// Properties with a full-text index.
-    pub full_text: Vec<Vec<String>>,
+    /// Full-text indexes.
+    pub full_text: Vec<FullTextIndex>,
     /// Properties that are computed from the others. What is stored under their names, no query
     /// sees.
     pub computed: Vec<ComputedProperty>,
@@ -244,9 +253,10 @@ impl IndexRules {
             }
         }
         for index in field::objects(policy, "fullTextIndexes")? {
-            let names = names_of(field::required(index, "path", "fullTextIndexes")?);
+            let path = field::required(index, "path", "fullTextIndexes")?;
+            let names = names_of(path);
             self.want(&names);
-            self.full_text.push(names);
+            self.full_text.push(FullTextIndex { names, language: language_of(definition, path) });
         }
         for index in field::objects(policy, "vectorIndexes")? {
             self.add_vector(definition, index)?;
@@ -426,6 +436,14 @@ fn expand(segments: Vec<Segment>) -> Vec<(Vec<Step>, bool)> {
         }
     }
     vec![(steps, false)]
+}
+
+/// The language of the text at a path: its own, or that of the policy.
+fn language_of(definition: &Map<String, Value>, path: &str) -> Option<String> {
+    let policy = definition.get("fullTextPolicy")?;
+    let paths = policy.get("fullTextPaths").and_then(Value::as_array)?;
+    let own = paths.iter().find(|entry| entry["path"] == path)?["language"].as_str();
+    own.or(policy["defaultLanguage"].as_str()).map(str::to_owned)
 }
 
 /// What of the plane a spatial index cuts into cells. What lies outside counts to the border.

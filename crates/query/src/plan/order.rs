@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use model::Result;
 
-use super::index_path;
-use crate::source::{Composite, KeyRange, Scan, Source};
+use super::{Lookup, index_path};
+use crate::source::{Composite, IndexPath, KeyRange, Scan, Source};
 use crate::statement::Statement;
 
 /// An index in the order asked for.
@@ -36,6 +36,7 @@ const FEW: u64 = 500;
 pub(super) async fn of<S: Source>(
     statement: &Statement,
     source: &S,
+    lookup: Option<&Lookup>,
     cost: u64,
 ) -> Result<Option<OrderScan>> {
     let bound = &statement.bound;
@@ -53,10 +54,26 @@ pub(super) async fn of<S: Source>(
     if !source.covers(&path) {
         return Ok(None);
     }
-    let missing = !source.complete(&path).await?;
     let reverse = first.descending;
+    // A filter on the same property leaves a part of the index, without what is missing.
+    if let Some(range) = lookup.and_then(|lookup| range_of(lookup, &path)) {
+        let scan = Scan::Range { path, range, reverse };
+        return Ok(Some(OrderScan { scan, missing: false, inverted: reverse }));
+    }
+    let missing = !source.complete(&path).await?;
     let scan = Scan::Range { path, range: KeyRange::ALL, reverse };
     Ok(Some(OrderScan { scan, missing, inverted: reverse }))
+}
+
+/// The values of a property that a filter lets through, if it says so.
+fn range_of(lookup: &Lookup, path: &IndexPath) -> Option<KeyRange> {
+    match lookup {
+        Lookup::Scan(Scan::Range { path: known, range, .. }) if known == path => {
+            Some(range.clone())
+        }
+        Lookup::All(all) => all.iter().find_map(|part| range_of(part, path)),
+        _ => None,
+    }
 }
 
 fn composite<S: Source>(statement: &Statement, source: &S) -> Option<OrderScan> {

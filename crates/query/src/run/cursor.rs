@@ -76,6 +76,15 @@ impl<'s, S: Source> Cursor<'s, S> {
                 Vec::new()
             }
             Access::Stream(scan) => self.entries(&scan, size, metrics).await?,
+            Access::Items(items) => {
+                let after = self.after.as_ref().map(|entry| &entry.item);
+                let from = after.map_or(0, |after| items.partition_point(|item| item <= after));
+                let rest = items[from..].iter().take(size).cloned();
+                let rows = rest.map(|item| Entry { value: Bytes::new(), item });
+                let rows: Vec<Entry> = rows.collect();
+                let more = from + rows.len() < items.len();
+                self.fetch(Chunk { rows, more }).await?
+            }
             Access::Keys(lookup) => {
                 let after = self.after.as_ref().map(|entry| entry.item.clone());
                 let chunk =

@@ -53,6 +53,8 @@ pub async fn query(call: &Call<'_>) -> Result<Reply> {
 
 /// What the client wants to know of how its query was answered.
 struct Told {
+    /// How the rows are found, and not the rows.
+    explain: bool,
     metrics: bool,
     indexes: Option<IndexForm>,
 }
@@ -65,7 +67,11 @@ impl Told {
         } else {
             headers.flag(&header::INDEX_METRICS_WANTED)?.then_some(IndexForm::Base64)
         };
-        Ok(Self { metrics: headers.flag(&header::QUERY_METRICS_WANTED)?, indexes })
+        Ok(Self {
+            explain: headers.flag(&header::EXPLAIN)?,
+            metrics: headers.flag(&header::QUERY_METRICS_WANTED)?,
+            indexes,
+        })
     }
 }
 
@@ -118,6 +124,9 @@ fn rows(
 ) -> Reply {
     answer.charge = read_charge(answer.charge, level);
     answered(container, answer, |page| {
+        if told.explain {
+            return Reply::json(StatusCode::OK, wire::query::explained(&page).to_string());
+        }
         let body = reply::list(container.rid(), "Documents", &page.rows);
         let mut reply = Reply::json(StatusCode::OK, body);
         reply.set(&header::ITEM_COUNT, HeaderValue::from(page.rows.len()));

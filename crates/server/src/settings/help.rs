@@ -17,6 +17,8 @@ pub fn help() -> String {
          \x20 astrarium config [options]    show the settings in effect and where they come from\n\
          \x20 astrarium config --markdown   show all settings as a table for documentation\n\
          \x20 astrarium key                 make a key and print it\n\
+         \x20 astrarium query [options] DATABASE CONTAINER TEXT\n\
+         \x20                               ask a running server; --explain says how it finds rows\n\
          \x20 astrarium --version\n\n\
          Each option can also be set as a variable (--data-dir as ASTRARIUM_DATA_DIR) or in a\n\
          TOML file (data-dir = \"…\") named by --config FILE. Flags win over variables, variables\n\

@@ -35,6 +35,20 @@ pub fn metrics(page: &QueryPage) -> String {
     )
 }
 
+/// How a page was found: it has been, and these are its figures.
+pub fn explained(page: &QueryPage) -> Value {
+    let metrics = &page.metrics;
+    json!({
+        "plan": metrics.plan,
+        "indexes": metrics.indexes,
+        "entries": metrics.entries,
+        "documents": metrics.documents,
+        "rows": page.rows.len(),
+        "more": page.continuation.is_some(),
+        "timeInMs": page.took_ms,
+    })
+}
+
 /// Which indexes were used. Which others could have been is not looked for.
 pub fn indexes(page: &QueryPage, form: IndexForm) -> String {
     let (composite, single): (Vec<&String>, Vec<&String>) =

@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 async fn fill(items: &ContainerClient, count: usize) {
     for n in 0..count {
         let (id, key) = (n.to_string(), format!("k{}", n % 6));
-        let item = json!({"id": id, "pk": key, "n": n, "grp": ["x", "y", "z"][n % 3],
+        let group = ["x", "y", "z"][n % 3];
+        let item = json!({"id": id, "pk": key, "n": n, "grp": group,
             "tags": [{"name": format!("t{}", n % 4), "amount": n}]});
         items.create_item(key, &id, item, None).await.unwrap();
     }
