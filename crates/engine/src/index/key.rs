@@ -55,11 +55,6 @@ pub(crate) fn is_row(key: &[u8]) -> bool {
     ROWS.0[..] <= *key && *key < ROWS.1[..]
 }
 
-/// The first boundary of a character at or after a place, or the end.
-fn char_boundary_from(text: &str, at: usize) -> usize {
-    (at..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len())
-}
-
 /// A path, as rows know it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct PathId(pub u64);
@@ -122,7 +117,8 @@ pub(crate) fn put_value(value: &Value<'_>, out: &mut Vec<u8>) {
         Value::String(text) if text.len() > TEXT_BYTES => {
             out.push(tag(Type::String));
             let at = out.len();
-            text_key_into(&text[..char_boundary_from(text, TEXT_BYTES + 1)], out);
+            let end = (TEXT_BYTES + 1..).find(|end| text.is_char_boundary(*end));
+            text_key_into(&text[..end.unwrap_or(text.len())], out);
             let kept = kept(&out[at..], 0).expect("the text is longer than what is kept");
             out.truncate(at + kept);
             out.extend_from_slice(&CUT);
