@@ -222,7 +222,10 @@ impl Host {
                         self.put_self();
                         self.complain();
                     }
-                    Err(wrong) => self.shared.alarm(None, wrong.to_string()),
+                    Err(wrong) => {
+                        self.fleet.listing(false);
+                        self.shared.alarm(None, wrong.to_string());
+                    }
                 }
             }
         }
@@ -276,7 +279,7 @@ impl Host {
             Told::Taken(lease) => {
                 let epoch = self.epochs.entry(lease.id.clone()).or_default();
                 *epoch = lease.epoch().max(*epoch);
-                self.fleet.put_lease(*lease, now);
+                self.fleet.wrote(*lease, now);
             }
             Told::NotTaken { id, why } => {
                 self.slots.remove(&id);
@@ -300,13 +303,13 @@ impl Host {
             CloseReason::LeaseLost => self.list_at = now,
             CloseReason::ObserverError | CloseReason::ResourceGone | CloseReason::Refused => {
                 self.resting.insert(id.clone(), now + REST);
-                self.fleet.put_lease(ended.lease, now);
+                self.fleet.wrote(ended.lease, now);
             }
             _ if ended.removed => self.fleet.remove_lease(&id),
-            _ => self.fleet.put_lease(ended.lease, now),
+            _ => self.fleet.wrote(ended.lease, now),
         }
         for child in ended.children {
-            self.fleet.put_lease(child, now);
+            self.fleet.wrote(child, now);
         }
         if ended.fatal.is_some() {
             self.error = ended.fatal;
@@ -323,6 +326,7 @@ impl Host {
         if self.listing.is_none() && now >= self.list_at {
             let shared = Arc::clone(&self.shared);
             self.list_at = now + self.shared.options.lease_acquire_interval.min(AUDIT_INTERVAL);
+            self.fleet.listing(true);
             self.listing = Some(Box::pin(async move { start::list(&shared).await }));
         }
         if self.auditing.is_none() && now >= self.audit_at && self.stop.is_none() {

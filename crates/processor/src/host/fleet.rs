@@ -34,6 +34,10 @@ pub(crate) struct FleetView {
     pub has_info: bool,
     seen_hosts: Sightings<String>,
     seen_leases: Sightings<String>,
+    is_listing: bool,
+    /// What was learnt since the listing that is under way was asked for: it may be newer.
+    recent: Vec<Stored>,
+    gone: Vec<String>,
     /// What could not be read, and other oddities.
     pub complaints: Vec<String>,
 }
@@ -49,8 +53,18 @@ impl FleetView {
             has_info: false,
             seen_hosts: Sightings::default(),
             seen_leases: Sightings::default(),
+            is_listing: false,
+            recent: Vec::new(),
+            gone: Vec::new(),
             complaints: Vec::new(),
         }
+    }
+
+    /// A listing is asked for, or has come to nothing.
+    pub fn listing(&mut self, is_listing: bool) {
+        self.is_listing = is_listing;
+        self.recent.clear();
+        self.gone.clear();
     }
 
     /// Takes in all documents: what is not among them is gone.
@@ -63,6 +77,13 @@ impl FleetView {
         for document in documents {
             self.put(document, now);
         }
+        for document in std::mem::take(&mut self.recent) {
+            self.put(&document, now);
+        }
+        for id in std::mem::take(&mut self.gone) {
+            self.leases.remove(&id);
+        }
+        self.is_listing = false;
         let Self { leases, members, seen_hosts, seen_leases, .. } = self;
         seen_hosts.keep(|name| members.contains_key(name));
         seen_leases.keep(|id| leases.contains_key(id));
@@ -74,6 +95,9 @@ impl FleetView {
         for document in documents {
             let before = self.gist(&document.id);
             self.put(document, now);
+            if self.is_listing {
+                self.recent.push(document.clone());
+            }
             matters |= before != self.gist(&document.id);
         }
         matters
@@ -118,9 +142,18 @@ impl FleetView {
         }
     }
 
+    /// A lease as we have just written it.
+    pub fn wrote(&mut self, lease: Lease, now: Duration) {
+        if self.is_listing {
+            let body = document::write(&lease);
+            self.recent.push(Stored { id: lease.id.clone(), etag: lease.etag.clone(), body });
+        }
+        self.put_lease(lease, now);
+    }
+
     /// Old versions of .NET could make a lease twice, under different partition keys: the older
     /// one counts.
-    pub fn put_lease(&mut self, lease: Lease, now: Duration) {
+    fn put_lease(&mut self, lease: Lease, now: Duration) {
         if let Some(other) = self.leases.get(&lease.id) {
             let twice = other.partition_key != lease.partition_key;
             if twice {
@@ -138,6 +171,9 @@ impl FleetView {
     }
 
     pub fn remove_lease(&mut self, id: &str) {
+        if self.is_listing {
+            self.gone.push(id.to_owned());
+        }
         self.leases.remove(id);
     }
 
