@@ -177,7 +177,7 @@ pub struct ItemPage {
 }
 
 /// A query over the items of a container.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Query<'a> {
     /// Which part of the container.
     pub scope: &'a Scope,
@@ -185,6 +185,8 @@ pub struct Query<'a> {
     pub text: &'a str,
     /// Names, with their `@`, and values.
     pub parameters: &'a [(String, Value)],
+    /// The user-defined functions that it may call.
+    pub functions: Option<crate::QueryFunctions>,
 }
 
 /// A page of a query's answer.

@@ -21,6 +21,7 @@ mod cut;
 mod doomed;
 mod env;
 mod feed;
+mod functions;
 mod gate;
 mod history;
 mod housekeep;
@@ -57,6 +58,7 @@ pub use catalog::{Engine, Options};
 pub use changes::ChangesFilter;
 pub use container::Container;
 pub use env::Env;
+pub use functions::QueryFunctions;
 pub use kind::Kind;
 pub use procedure::{Logged, ScriptWorkers, Scripts, TriggeredWrite, WriteVerb};
 /// All that this program does when it is started as a worker for scripts.

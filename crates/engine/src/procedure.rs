@@ -25,11 +25,20 @@ use crate::{Container, Engine, Kind, keys};
 pub trait Scripts: std::fmt::Debug + Send + Sync {
     /// Runs one to its end; blocks the thread meanwhile.
     fn run(&self, call: &Call<'_>, host: &mut dyn script::Host) -> script::Result<Outcome>;
+
+    /// Loads functions for one page of a query.
+    fn functions<'p>(&'p self, _scripts: &[Script<'_>]) -> script::Result<script::Functions<'p>> {
+        Err(script::Error::new(ErrorKind::Worker, "functions cannot be called here"))
+    }
 }
 
 impl Scripts for script::Pool {
     fn run(&self, call: &Call<'_>, host: &mut dyn script::Host) -> script::Result<Outcome> {
         Self::run(self, call, host)
+    }
+
+    fn functions<'p>(&'p self, scripts: &[Script<'_>]) -> script::Result<script::Functions<'p>> {
+        Self::functions(self, scripts)
     }
 }
 
@@ -221,6 +230,12 @@ fn source_of(resource: &Resource) -> Source {
     Source { id: resource.id.clone(), text: text.to_owned() }
 }
 
+/// A script's error as the client is told it.
+pub(crate) fn failed(error: script::Error) -> Error {
+    let own = Some(error.substatus()).filter(|substatus| *substatus != 0);
+    Error { own_substatus: own, ..Error::new(error.fault(), error.message) }
+}
+
 /// What all scripts of a request share.
 struct Work {
     scripts: Arc<dyn Scripts>,
@@ -251,11 +266,10 @@ impl Work {
             }
             Err(error) => {
                 log.push_str(&error.log);
-                let own = Some(error.substatus()).filter(|substatus| *substatus != 0);
                 if error.kind == ErrorKind::Worker {
                     tracing::error!(script = source.id, %error, "a script's worker");
                 }
-                Err(Error { own_substatus: own, ..Error::new(error.fault(), error.message) })
+                Err(failed(error))
             }
         }
     }

@@ -8,6 +8,7 @@ use query::{Statement, Want};
 use serde_json::{Map, Value};
 
 use crate::api::{Answer, Page, Query, QueryMetrics, QueryPage, Scope};
+use crate::functions::Around;
 use crate::source::Snapshot;
 use crate::{Container, Env};
 
@@ -59,8 +60,9 @@ impl Container {
         let ranges = statement.key_ranges(&self.definition().partition_key);
         let snapshot = Snapshot::take(self, query.scope, &ranges, session).await?;
         let rows = page.items.unwrap_or(limits::PAGE_ITEMS_DEFAULT).min(limits::PAGE_ITEMS);
+        let around = Around::new(&self.env, query.functions.as_ref());
         let want = Want { rows, bytes: limits::PAGE_BYTES };
-        let found = statement.page(&snapshot, &Here(&self.env), want, resume.as_deref()).await?;
+        let found = statement.page(&snapshot, &around, want, resume.as_deref()).await?;
         let continuation = found
             .resume
             .map(|position| Continuation { kind: CONTINUATION_KIND, scope, position }.encode());

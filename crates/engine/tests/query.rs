@@ -161,7 +161,7 @@ async fn page(
     items: usize,
     continuation: Option<String>,
 ) -> (Vec<String>, Option<String>) {
-    let query = Query { scope, text, parameters: &[] };
+    let query = Query { scope, text, parameters: &[], functions: None };
     let page = Page { items: Some(items), continuation };
     let answer = container.query_items(&query, &page, None).await.unwrap();
     let found = answer.result.unwrap_or_else(|error| panic!("{text}: {error}"));

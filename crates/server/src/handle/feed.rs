@@ -45,7 +45,10 @@ pub async fn query(call: &Call<'_>) -> Result<Reply> {
     let container = call.container()?;
     let query = QueryBody::parse(&call.body)?;
     let wanted = Wanted::of(call)?;
-    let asked = Query { scope: &wanted.scope, text: &query.text, parameters: &query.parameters };
+    let link = super::script::container_link(call);
+    let functions = call.server.engine.query_functions(&link, &query.text)?;
+    let QueryBody { text, parameters } = &query;
+    let asked = Query { scope: &wanted.scope, text, parameters, functions };
     let answer = container.query_items(&asked, &wanted.page, wanted.session.as_ref()).await?;
     let told = Told::of(call)?;
     Ok(rows(&container, answer, wanted.level, &told))
