@@ -6,6 +6,9 @@ use crate::project::{cargo, command, release_binary};
 
 /// Builds and measures.
 pub fn run(arguments: &[&str]) -> ExitCode {
+    if let ["processor", rest @ ..] = arguments {
+        return processor(rest);
+    }
     let server = ["build", "--release", "--package", "astrarium-server"];
     let ceilings = [
         "build",
@@ -26,5 +29,22 @@ pub fn run(arguments: &[&str]) -> ExitCode {
         }
     }
     let status = command(release_binary("bench"), arguments).status();
+    if status.is_ok_and(|status| status.success()) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// The processor, with the server as a process beside it.
+fn processor(arguments: &[&str]) -> ExitCode {
+    let builds = [
+        ["build", "--release", "--package", "astrarium-server", "--bin", "astrarium"],
+        ["build", "--release", "--package", "astrarium-processor", "--example", "bench"],
+    ];
+    for build in builds {
+        if !cargo(&build).status().is_ok_and(|status| status.success()) {
+            return ExitCode::FAILURE;
+        }
+    }
+    let mut bench = command(release_binary("examples/bench"), arguments);
+    bench.env("ASTRARIUM_BIN", release_binary("astrarium"));
+    let status = bench.status();
     if status.is_ok_and(|status| status.success()) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

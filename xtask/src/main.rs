@@ -22,6 +22,7 @@ cargo xtask sdk <python|js|rust> [filter]        tests with an official SDK
 cargo xtask crash [--cycles N] [--seed S]        kill -9 under load, again and again
 cargo xtask bench [--json] [--grow N] [filter…]  speed, beside its ceilings
 cargo xtask bench query [--documents N]          queries, beside PostgreSQL
+cargo xtask bench processor [filter]             the change feed processor's figures
 cargo xtask tidy                                 what the compiler does not hold";
 
 fn main() -> ExitCode {

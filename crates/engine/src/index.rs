@@ -113,9 +113,8 @@ impl Indexes {
 
 fn text_index(index: &FullTextIndex) -> (PathId, Language) {
     let code = index.language.as_deref();
-    let language = code.map_or(Language::English, |code| {
-        Language::of_code(code).unwrap_or(Language::Other)
-    });
+    let language =
+        code.map_or(Language::English, |code| Language::of_code(code).unwrap_or(Language::Other));
     (PathId::of_names(&index.names), language)
 }
 

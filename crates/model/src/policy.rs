@@ -23,7 +23,8 @@ use crate::{
 
 pub use change_feed::ChangeFeedPolicy;
 pub use index_rules::{
-    CompositePath, ComputedProperty, FullTextIndex, IndexRules, Place, SpatialIndex, Step, VectorIndex,
+    CompositePath, ComputedProperty, FullTextIndex, IndexRules, Place, SpatialIndex, Step,
+    VectorIndex,
 };
 pub use indexing::IndexingSummary;
 

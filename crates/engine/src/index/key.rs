@@ -117,7 +117,8 @@ pub(crate) fn put_value(value: &Value<'_>, out: &mut Vec<u8>) {
         Value::String(text) if text.len() > TEXT_BYTES => {
             out.push(tag(Type::String));
             let at = out.len();
-            text_key_into(&text[..text.ceil_char_boundary(TEXT_BYTES + 1)], out);
+            let end = (TEXT_BYTES + 1..).find(|end| text.is_char_boundary(*end));
+            text_key_into(&text[..end.unwrap_or(text.len())], out);
             let kept = kept(&out[at..], 0).expect("the text is longer than what is kept");
             out.truncate(at + kept);
             out.extend_from_slice(&CUT);
@@ -237,15 +238,15 @@ pub(crate) struct RowKey {
 impl RowKey {
     /// Reads a key of any index.
     pub fn read(key: &[u8]) -> Option<Self> {
-        let (values_at, count, descending) = match key.first()? {
-            &RANGE => (HEAD_BYTES, 1, 0),
-            &SPATIAL => return Self::fixed(key, 8),
-            &VECTOR => return Self::fixed(key, 2),
-            &WORD => {
+        let (values_at, count, descending) = match *key.first()? {
+            RANGE => (HEAD_BYTES, 1, 0),
+            SPATIAL => return Self::fixed(key, 8),
+            VECTOR => return Self::fixed(key, 2),
+            WORD => {
                 let length = key.get(HEAD_BYTES..)?.iter().position(|byte| *byte == 0)?;
                 return Self::fixed(key, length + 1);
             }
-            &COMPOSITE => (HEAD_BYTES + 2, *key.get(HEAD_BYTES)?, *key.get(HEAD_BYTES + 1)?),
+            COMPOSITE => (HEAD_BYTES + 2, *key.get(HEAD_BYTES)?, *key.get(HEAD_BYTES + 1)?),
             _ => return None,
         };
         let mut item_at = values_at;

@@ -122,6 +122,21 @@ fn has_path(rows: &[Row], path: PathId) -> bool {
     rows.get(at).is_some_and(|(key, _)| key.starts_with(&head))
 }
 
+/// Ends a count that was given up, by a failure or because nobody waits for it any more: else the
+/// path would be taken for one that is being counted.
+struct GivenUp<'a> {
+    partition: &'a Partition,
+    path: PathId,
+}
+
+impl Drop for GivenUp<'_> {
+    fn drop(&mut self) {
+        let counting = |watch: &Watch| matches!(watch.known, Known::Counting(_));
+        let mut writer = self.partition.writer();
+        writer.presence.watches.retain(|watch| watch.path != self.path || !counting(watch));
+    }
+}
+
 impl Partition {
     /// Whether every item has a value at a path in the state of an LSN. False where that is not
     /// known. The path must lead to at most one value of an item.
@@ -147,17 +162,10 @@ impl Partition {
             let head = kv::Op::Put(Keyspace::Meta, keys::HEAD, writer.head().encode());
             self.owner.submit(vec![head])
         };
-        let counted = async {
-            ticket.map_err(storage)?.durable().await.map_err(storage)?;
-            self.count_missing(path).await
-        };
-        match counted.await {
-            Ok((missing, lsn)) => self.writer().presence.counted(path, missing, lsn),
-            Err(error) => {
-                self.writer().presence.watches.retain(|watch| watch.path != path);
-                return Err(error);
-            }
-        }
+        let _given_up = GivenUp { partition: self, path };
+        ticket.map_err(storage)?.durable().await.map_err(storage)?;
+        let (missing, lsn) = self.count_missing(path).await?;
+        self.writer().presence.counted(path, missing, lsn);
         Ok(true)
     }
 

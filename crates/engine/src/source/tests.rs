@@ -407,3 +407,41 @@ async fn the_nearest_vectors_come_first() {
         assert!(container.index_faults().await.unwrap().is_empty());
     }
 }
+
+#[tokio::test]
+async fn a_word_is_found_in_every_text_that_has_it() {
+    let engine = with_policies(json!({
+        "indexingPolicy": {"fullTextIndexes": [{"path": "/t"}]},
+        "fullTextPolicy": {"defaultLanguage": "en-US", "fullTextPaths": [{"path": "/t"}]},
+    }))
+    .await;
+    let container = engine.container("db", "v").unwrap();
+    let mut dice = Dice(2);
+    let words = ["river", "lake", "running", "stone", "été"];
+    let mut texts = Vec::new();
+    for id in 0..60 {
+        let text: Vec<&str> = (0..dice.below(4)).map(|_| words[dice.below(5)]).collect();
+        put_in(&container, id, json!({"t": text.join(", ")})).await;
+        texts.push(text.join(", "));
+    }
+    put_in(&container, 7, json!({"t": 5})).await;
+    texts[7] = String::new();
+    engine.split(&link(&["db", "v"]), "0").await.unwrap();
+    let path = IndexPath::members(&["t"]);
+    let key = PartitionKey(vec![Component::String("k3".into())]);
+    for scope in [Scope::Everything, Scope::Key(key)] {
+        let ranges = [EpkRange::full()];
+        let snapshot = Snapshot::take(&container, &scope, &ranges, None).await.unwrap();
+        assert!(snapshot.covers_text(&path));
+        for (word, written) in [("river", "river"), ("run", "running"), ("sea", "sea")] {
+            let scan = Scan::Word { path: path.clone(), word: word.to_owned() };
+            let found = all_entries(&snapshot, &scan, 1 + dice.below(5)).await;
+            assert!(found.is_sorted());
+            let mine = |id: &usize| scope == Scope::Everything || id % 5 == 3;
+            let expect = (0..60).filter(mine).filter(|id| texts[*id].contains(written)).count();
+            assert_eq!(found.len(), expect, "{word} in {scope:?}");
+            assert_eq!(snapshot.estimate(&scan).await.unwrap(), expect as u64);
+        }
+    }
+    assert!(container.index_faults().await.unwrap().is_empty());
+}

@@ -21,9 +21,10 @@ impl Snapshot<'_> {
     pub(super) fn text_index(&self, path: &IndexPath) -> Option<&FullTextIndex> {
         let is_path = |names: &[String]| {
             names.len() == path.0.len()
-                && names.iter().zip(&path.0).all(|(name, step)| {
-                    matches!(step, PathStep::Member(member) if member == name)
-                })
+                && names
+                    .iter()
+                    .zip(&path.0)
+                    .all(|(name, step)| matches!(step, PathStep::Member(member) if member == name))
         };
         let mut indexes = self.definition.index_rules.full_text.iter();
         let index = indexes.find(|index| is_path(&index.names))?;

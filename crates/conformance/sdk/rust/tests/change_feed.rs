@@ -259,7 +259,7 @@ async fn split(database: &DatabaseClient, items: &ContainerClient) {
     loop {
         // A client of its own: others remember the ranges that they have seen.
         let fresh = client().await.database_client(database.id());
-        let fresh = fresh.container_client(items.id(), None).await.unwrap();
+        let fresh = fresh.container_client("split", None).await.unwrap();
         if fresh.read_feed_ranges(None).await.unwrap().len() == 4 {
             return;
         }

@@ -1,0 +1,271 @@
+//! The processor's figures beside their targets: `cargo xtask bench processor [filter]`.
+//!
+//! One server process; the hosts are processors of this process, each with connections of its own.
+//! Every figure is measured several times where it varies; the worst is printed where the target is
+//! a percentile.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use client::{Container, Credential, FeedRead, FeedScope, ItemOptions, Start, Throughput};
+use conformance::WELL_KNOWN_KEY;
+use conformance::server::{Scratch, Server};
+use processor::{Builder, Options, Processor, Site};
+use serde_json::{Value, json};
+
+const RANGES: u32 = 100;
+const KEYS: usize = 64;
+
+type Anything<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+struct Bench {
+    site: Site,
+    source: Container,
+    leases: Container,
+    /// Keeps the server and its data until the end.
+    _server: Server,
+    _scratch: Scratch,
+}
+
+impl Bench {
+    async fn new(ranges: u32) -> Anything<Self> {
+        let binary: PathBuf =
+            std::env::var_os("ASTRARIUM_BIN").ok_or("ASTRARIUM_BIN is not set")?.into();
+        let scratch = Scratch::new("processor-bench")?;
+        let settings = ["--log-level", "error"];
+        let server = Server::start(&binary, scratch.path(), &settings)?;
+        let key = Credential::key(WELL_KNOWN_KEY)?;
+        let site = Site::new(&server.endpoint, key, client::Options::default(), "b", "source")?;
+        let handle = site.handle()?;
+        handle.client().ensure_database("b", Throughput::Unsaid).await?;
+        let database = handle.client().database("b");
+        let source =
+            database.ensure_container("source", "/pk", Throughput::Manual(ranges * 10_000)).await?;
+        let leases =
+            database.ensure_container("leases", "/id", Throughput::Manual(100_000)).await?;
+        Ok(Self { site, source, leases, _server: server, _scratch: scratch })
+    }
+
+    fn options(name: &str) -> Options {
+        Options {
+            instance_name: name.into(),
+            lease_prefix: "bench".into(),
+            start_from_beginning: true,
+            ..Options::brisk()
+        }
+    }
+
+    async fn host(
+        &self,
+        options: Options,
+        handled: &Arc<AtomicU64>,
+        work: Duration,
+    ) -> Anything<Processor> {
+        let handled = Arc::clone(handled);
+        let mut processor = Builder::connect(&self.site, &self.site.beside("b", "leases"))
+            .await?
+            .options(options)
+            .handler(move |_, changes| {
+                let handled = Arc::clone(&handled);
+                async move {
+                    for _ in &changes {
+                        if !work.is_zero() {
+                            tokio::time::sleep(work).await;
+                        }
+                        handled.fetch_add(1, Ordering::Relaxed);
+                    }
+                    Ok(())
+                }
+            })
+            .build()?;
+        processor.start().await?;
+        Ok(processor)
+    }
+
+    /// Leases by owner's name.
+    async fn owned(&self, name: &str) -> Anything<usize> {
+        let mut reader = self.leases.read_documents(client::ReadOptions::default())?;
+        let mut count = 0;
+        while let Some(page) = reader.next_page().await? {
+            let documents = page.parse::<Value>()?;
+            let is_owned = |lease: &&Value| {
+                let is_lease = lease["id"].as_str().is_some_and(|id| id.contains(".."));
+                is_lease && lease["Owner"].as_str().unwrap_or("").split('~').next() == Some(name)
+            };
+            count += documents.iter().filter(is_owned).count();
+        }
+        Ok(count)
+    }
+
+    async fn until_owned(&self, name: &str, wanted: usize) -> Anything<Duration> {
+        let began = Instant::now();
+        while self.owned(name).await? != wanted {
+            if began.elapsed() > Duration::from_secs(120) {
+                return Err(format!("{name} does not come to own {wanted} leases").into());
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        Ok(began.elapsed())
+    }
+
+    /// Creates so many items, with some writers side by side.
+    async fn fill(&self, count: usize, keys: usize) -> Anything<()> {
+        let mut writers = Vec::new();
+        for writer in 0..32 {
+            let source = self.source.clone();
+            writers.push(tokio::spawn(async move {
+                for n in (writer..count).step_by(32) {
+                    let key = format!("k{}", n % keys);
+                    let item = json!({"id": format!("i{n}"), "pk": key, "text": "x".repeat(200)});
+                    source.upsert_item(key, item, ItemOptions::default()).await?;
+                }
+                Ok::<(), client::Error>(())
+            }));
+        }
+        for writer in writers {
+            writer.await??;
+        }
+        Ok(())
+    }
+}
+
+fn row(what: &str, found: String, target: &str) {
+    println!("{what:<52} {found:>16}   {target}");
+}
+
+async fn until(handled: &AtomicU64, count: u64) {
+    while handled.load(Ordering::Relaxed) < count {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// Join, leave and crash in a fleet of four with 100 leases.
+async fn moves() -> Anything<()> {
+    let bench = Bench::new(RANGES).await?;
+    let handled = Arc::new(AtomicU64::new(0));
+    let mut hosts = Vec::new();
+    for name in ["a", "b", "c", "d"] {
+        hosts.push(bench.host(Bench::options(name), &handled, Duration::ZERO).await?);
+    }
+    for name in ["a", "b", "c", "d"] {
+        bench.until_owned(name, 25).await?;
+    }
+    bench.fill(20_000, 10_000).await?;
+    let began = Instant::now();
+    let mut fifth = bench.host(Bench::options("e"), &handled, Duration::ZERO).await?;
+    bench.until_owned("e", 20).await?;
+    row("join, 4 → 5 hosts, 100 leases, balanced", format!("{:?}", began.elapsed()), "≤ 3 s");
+    let began = Instant::now();
+    fifth.stop(Duration::from_secs(30)).await;
+    bench.until_owned("e", 0).await?;
+    bench.until_owned("", 0).await?;
+    row("graceful leave, all served again", format!("{:?}", began.elapsed()), "≤ 1 s");
+    let began = Instant::now();
+    drop(hosts.pop());
+    bench.until_owned("d", 0).await?;
+    row("crash, all served again", format!("{:?}", began.elapsed()), "≤ 20 s");
+    until(&handled, 20_000).await;
+    let extra = handled.load(Ordering::Relaxed) - 20_000;
+    row("changes that came twice", extra.to_string(), "0 for planned moves");
+    for mut host in hosts {
+        host.stop(Duration::from_secs(10)).await;
+    }
+    Ok(())
+}
+
+/// From a write after idleness to the handler.
+async fn latency() -> Anything<()> {
+    let bench = Bench::new(1).await?;
+    let handled = Arc::new(AtomicU64::new(0));
+    let mut host = bench.host(Bench::options("a"), &handled, Duration::ZERO).await?;
+    bench.fill(1, 1).await?;
+    until(&handled, 1).await;
+    let mut times = Vec::new();
+    for n in 0..200_u64 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let item = json!({"id": format!("l{n}"), "pk": "k"});
+        let began = Instant::now();
+        bench.source.upsert_item("k", item, ItemOptions::default()).await?;
+        until(&handled, 2 + n).await;
+        times.push(began.elapsed());
+    }
+    times.sort();
+    row("idle to handler, with the write, p50", format!("{:?}", times[100]), "≤ 5 ms");
+    row("idle to handler, with the write, p99", format!("{:?}", times[197]), "≤ 50 ms");
+    host.stop(Duration::from_secs(10)).await;
+    Ok(())
+}
+
+/// One hot range, 64 keys, a handler of 10 ms: with one lane and with 64.
+async fn lanes() -> Anything<()> {
+    let count = 640;
+    let bench = Bench::new(1).await?;
+    bench.fill(count, KEYS).await?;
+    let mut times = Vec::new();
+    for lanes in [1, 4096] {
+        let handled = Arc::new(AtomicU64::new(0));
+        let options = Options {
+            lanes,
+            prefetch_pages: 16,
+            lease_prefix: format!("lanes{lanes}"),
+            ..Bench::options("a")
+        };
+        let began = Instant::now();
+        let mut host = bench.host(options, &handled, Duration::from_millis(10)).await?;
+        until(&handled, count as u64).await;
+        times.push(began.elapsed().as_secs_f64());
+        host.stop(Duration::from_secs(10)).await;
+    }
+    row("lanes: 64 keys, handler of 10 ms", format!("{:.1} ×", times[0] / times[1]), "≥ 30 ×");
+    Ok(())
+}
+
+/// One host with an empty handler against reading the feed and nothing else.
+async fn drain() -> Anything<()> {
+    let count = 200_000;
+    let bench = Bench::new(1).await?;
+    bench.fill(count, 10_000).await?;
+    let range = bench.source.partition_key_ranges().await?.remove(0).id;
+    let began = Instant::now();
+    let mut read = FeedRead::new(FeedScope::Range(range), Start::Beginning);
+    read.max_item_count = Some(1000);
+    let mut found = 0;
+    while found < count {
+        let page = bench.source.read_changes(&read).await?;
+        found += page.changes.len();
+        read.start = Start::After(page.etag);
+    }
+    let raw = count as f64 / began.elapsed().as_secs_f64();
+    let handled = Arc::new(AtomicU64::new(0));
+    let began = Instant::now();
+    let options = Options { max_item_count: Some(1000), ..Bench::options("a") };
+    let mut host = bench.host(options, &handled, Duration::ZERO).await?;
+    until(&handled, count as u64).await;
+    let ours = count as f64 / began.elapsed().as_secs_f64();
+    row("feed read raw", format!("{raw:.0}/s"), "");
+    row("one host, empty handler", format!("{ours:.0}/s"), "");
+    row("… of the raw rate", format!("{:.0} %", ours / raw * 100.0), "≥ 60 %");
+    host.stop(Duration::from_secs(10)).await;
+    Ok(())
+}
+
+#[tokio::main]
+async fn main() -> Anything<()> {
+    let filter = std::env::args().nth(1).unwrap_or_default();
+    println!("{:<52} {:>16}   target", "", "found");
+    if "moves".contains(&filter) {
+        moves().await?;
+    }
+    if "latency".contains(&filter) {
+        latency().await?;
+    }
+    if "lanes".contains(&filter) {
+        lanes().await?;
+    }
+    if "drain".contains(&filter) {
+        drain().await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,67 @@
+//! From the command line to the containers it is about.
+
+use std::sync::Arc;
+
+use client::{Account, Client, Container, Credential, Options as ClientOptions, Trust};
+use processor::{Builder, Options, Site};
+
+use super::arguments::Arguments;
+
+/// The monitored container.
+pub fn site(arguments: &Arguments) -> Result<Site, String> {
+    let (endpoint, key, options) = how(arguments)?;
+    let (database, container) = (arguments.need("database")?, arguments.need("container")?);
+    Site::new(&endpoint, key, options, database, container).map_err(|error| error.to_string())
+}
+
+/// The container itself.
+pub fn container(arguments: &Arguments) -> Result<Container, String> {
+    let (endpoint, key, options) = how(arguments)?;
+    let (database, container) = (arguments.need("database")?, arguments.need("container")?);
+    let client = Account::new(&endpoint, key).and_then(|account| Client::new(account, options));
+    Ok(client.map_err(|error| error.to_string())?.container(database, container))
+}
+
+fn how(arguments: &Arguments) -> Result<(String, Credential, ClientOptions), String> {
+    let (endpoint, key) = account(arguments)?;
+    let trust = if arguments.flag("insecure") { Trust::AnyOnLoopback } else { Trust::System };
+    let key = Credential::key(&key).map_err(|error| error.to_string())?;
+    Ok((endpoint, key, ClientOptions { trust, ..ClientOptions::default() }))
+}
+
+fn account(arguments: &Arguments) -> Result<(String, String), String> {
+    if let Some(endpoint) = arguments.get("endpoint") {
+        return Ok((endpoint.to_owned(), arguments.need("key")?.to_owned()));
+    }
+    let said = arguments.get("connection-string").map(str::to_owned);
+    let text = said.or_else(|| std::env::var("ASTRARIUM_CONNECTION_STRING").ok());
+    let text = text.ok_or("which account? --endpoint and --key, or --connection-string")?;
+    let part = |name: &str| {
+        let parts = text.split(';').filter_map(|part| part.split_once('='));
+        parts
+            .map(|(name, value)| (name.trim(), value.trim()))
+            .find_map(|(each, value)| each.eq_ignore_ascii_case(name).then(|| value.to_owned()))
+    };
+    match (part("AccountEndpoint"), part("AccountKey")) {
+        (Some(endpoint), Some(key)) => Ok((endpoint, key)),
+        _ => Err("a connection string needs AccountEndpoint=…; and AccountKey=…;".into()),
+    }
+}
+
+/// The processor's name, which its positions are stored under.
+pub fn prefix(arguments: &Arguments) -> String {
+    arguments.get("name").unwrap_or("processor").to_owned()
+}
+
+/// A processor over the containers, without options or handler.
+pub async fn builder(arguments: &Arguments, site: &Site) -> Result<Builder, String> {
+    let database = arguments.get("leases-database").or(arguments.get("database"));
+    let database = database.unwrap_or_default();
+    let leases = site.beside(database, arguments.get("leases").unwrap_or("leases"));
+    let mut builder = Builder::connect(site, &leases).await.map_err(|error| error.to_string())?;
+    if let Some(name) = arguments.get("dead-letters") {
+        let store = site.beside(database, name).store("the dead-letter container").await;
+        builder = builder.dead_letters(Arc::new(store.map_err(|error| error.to_string())?));
+    }
+    Ok(builder.options(Options { lease_prefix: prefix(arguments), ..Options::default() }))
+}
