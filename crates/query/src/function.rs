@@ -163,7 +163,7 @@ impl Function {
         let min = self.arguments_min();
         match self.arguments_max() {
             Some(max) if max == min => format!("requires {min} argument(s)"),
-            Some(max) => format!("requires {min} to {max} arguments"),
+            Some(max) => format!("requires {min} to {max} argument(s)"),
             None => format!("requires at least {min} argument(s)"),
         }
     }

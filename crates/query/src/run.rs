@@ -126,7 +126,7 @@ impl Statement {
         }
         let plan = Plan::of(self, source, &Place::Start).await?;
         let mut lines = vec![format!("read: {plan}")];
-        let answered = plan.count.is_some() || plan.extremes.is_some();
+        let answered = plan.count.is_some() || plan.extremes.is_some() || plan.groups.is_some();
         if let Some(filter) = self.query.filter.as_ref().filter(|_| !answered) {
             lines.push(format!("filter: {filter}"));
         }

@@ -102,3 +102,39 @@ fn identity(row: &Tree) -> Vec<u8> {
     query::value::identity_into(&query::value::Value::from_tree(row), &mut out);
     out
 }
+
+/// Values as long as items can be do not make continuations long, and pages are the same.
+#[test]
+fn long_values_make_short_continuations() {
+    let documents: Vec<String> = (0..12)
+        .map(|at| format!("{{\"id\":\"{at}\",\"a\":\"{}{}\"}}", "x".repeat(5_000), at % 5))
+        .collect();
+    let texts = [
+        "SELECT c.a AS k0, c.id FROM c ORDER BY c.a",
+        "SELECT c.a AS k0, c.id FROM c ORDER BY c.a DESC",
+        "SELECT VALUE c.id FROM c WHERE c.a > 'a'",
+        "SELECT VALUE c.id FROM c WHERE STARTSWITH(c.a, 'xx')",
+        "SELECT c.a, COUNT(1) AS n FROM c GROUP BY c.a",
+        "SELECT c.a, MAX(c.id) AS n FROM c GROUP BY c.a",
+    ];
+    for indexed in [false, true] {
+        let source = Memory::new(&documents, indexed, Vec::new());
+        for text in texts {
+            let statement = support::statement(text, &[]).expect(text);
+            let expected = support::rows(&statement, &source, 1_000).expect(text);
+            let want = query::Want { rows: 2, bytes: 4 << 20 };
+            let (mut rows, mut resume) = (Vec::new(), None::<bytes::Bytes>);
+            loop {
+                let page = statement.page(&source, &support::Still, want, resume.as_deref());
+                let page = support::block_on(page).expect(text);
+                rows.extend(page.rows.iter().map(|row| String::from_utf8_lossy(row).into_owned()));
+                match page.resume {
+                    Some(next) => resume = Some(next),
+                    None => break,
+                }
+                assert!(resume.as_ref().is_some_and(|next| next.len() < 2_000), "{text}");
+            }
+            assert_eq!(rows, expected, "{text}");
+        }
+    }
+}

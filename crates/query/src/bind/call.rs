@@ -22,7 +22,7 @@ impl Binder<'_> {
             Run::Rank => {
                 let message = format!(
                     "The {} function is only allowed in the ORDER BY RANK clause.",
-                    function.name
+                    name.text
                 );
                 self.wrong("SC2240", message, expr.span)
             }

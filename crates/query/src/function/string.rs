@@ -94,6 +94,20 @@ pub(super) const TABLE: &[Function] = &[
     )
     .optional(1),
     Function::scalar(
+        "LASTSUBSTRINGAFTER",
+        &[String, String],
+        cut::after_last,
+        "What comes after the last of the second string in the first.",
+        ("LASTSUBSTRINGAFTER('a/b/c', '/')", "\"c\""),
+    ),
+    Function::scalar(
+        "LASTSUBSTRINGBEFORE",
+        &[String, String],
+        cut::before_last,
+        "What comes before the last of the second string in the first.",
+        ("LASTSUBSTRINGBEFORE('a/b/c', '/')", "\"a/b\""),
+    ),
+    Function::scalar(
         "LEFT",
         &[String, Integer],
         cut::left,
@@ -123,11 +137,43 @@ pub(super) const TABLE: &[Function] = &[
     )
     .optional(1),
     Function::scalar(
+        "REGEXEXTRACT",
+        &[String, String, String, Integer],
+        pattern::regex_extract,
+        "The first match of a regular expression, or a group of it; the third holds modifiers.",
+        ("REGEXEXTRACT('a12-b34', '([a-z])[0-9]+', '', 1)", "\"a\""),
+    )
+    .optional(2),
+    Function::scalar(
+        "REGEXEXTRACTALL",
+        &[String, String, String, Integer],
+        pattern::regex_extract_all,
+        "All matches of a regular expression, or a group of each; the third holds modifiers.",
+        ("REGEXEXTRACTALL('a12-b34', '[0-9]+')", "[\"12\",\"34\"]"),
+    )
+    .optional(2),
+    Function::scalar(
         "REGEXMATCH",
         &[String, String, String],
         pattern::regex_match,
         "Whether a regular expression matches somewhere; the third holds modifiers of `imsx`.",
         ("REGEXMATCH('abcd', 'B.D$', 'i')", "true"),
+    )
+    .optional(1),
+    Function::scalar(
+        "REGEXREPLACE",
+        &[String, String, String, String],
+        pattern::regex_replace,
+        "The string with the third in place of the first match; the fourth holds modifiers.",
+        ("REGEXREPLACE('a12-b34', '[0-9]+', '#')", "\"a#-b34\""),
+    )
+    .optional(1),
+    Function::scalar(
+        "REGEXREPLACEALL",
+        &[String, String, String, String],
+        pattern::regex_replace_all,
+        "The string with the third in place of all matches; the fourth holds modifiers.",
+        ("REGEXREPLACEALL('a12-b34', '[0-9]+', '#')", "\"a#-b#\""),
     )
     .optional(1),
     Function::scalar(
@@ -239,6 +285,20 @@ pub(super) const TABLE: &[Function] = &[
         ("SUBSTRING('abcd', 1, 2)", "\"bc\""),
     )
     .optional(1),
+    Function::scalar(
+        "SUBSTRINGAFTER",
+        &[String, String],
+        cut::after_first,
+        "What comes after the first of the second string in the first.",
+        ("SUBSTRINGAFTER('a/b/c', '/')", "\"b/c\""),
+    ),
+    Function::scalar(
+        "SUBSTRINGBEFORE",
+        &[String, String],
+        cut::before_first,
+        "What comes before the first of the second string in the first.",
+        ("SUBSTRINGBEFORE('a/b/c', '/')", "\"a\""),
+    ),
     Function::scalar(
         "TOSTRING",
         &[Any],

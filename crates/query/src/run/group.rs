@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use model::Result;
 
-use super::place::foreign;
+use super::place::{foreign, shortened};
 use super::stream::Seen;
 use super::{Page, Place, Run, Sheet};
 use crate::bound::Grouping;
@@ -17,7 +17,8 @@ use crate::eval::Frame;
 use crate::eval::block::{GROUP_BYTES, Group};
 use crate::eval::rows::Rows;
 use crate::limits;
-use crate::source::{Document, Source};
+use crate::source::{Document, Entry, Scan, Source};
+use crate::value::Value;
 
 /// The groups of a page so far.
 struct Groups {
@@ -45,7 +46,8 @@ impl<S: Source> Run<'_, S> {
             groups.groups.insert(Vec::new(), grouping.begin(Vec::new()));
         }
         let known = self.counted(grouping, &mut groups, &mut sheet).await?
-            || self.extremes(grouping, &mut groups, &mut sheet).await?;
+            || self.extremes(grouping, &mut groups, &mut sheet).await?
+            || self.by_entries(grouping, &mut groups, &mut sheet).await?;
         if !known {
             let mut cursor = self.cursor(&self.plan.access);
             while !cursor.has_ended() {
@@ -58,7 +60,7 @@ impl<S: Source> Run<'_, S> {
         self.give(grouping, groups, after.filter(|_| remake), sheet)
     }
 
-    /// A count that an index knows without reading anything.
+    /// A count by an index alone: one that it knows, or of its entries.
     async fn counted(
         &self,
         grouping: &Grouping,
@@ -66,13 +68,33 @@ impl<S: Source> Run<'_, S> {
         sheet: &mut Sheet,
     ) -> Result<bool> {
         let Some(scan) = &self.plan.count else { return Ok(false) };
-        let Some(count) = self.source.count(scan).await? else { return Ok(false) };
+        let count = match self.source.count(scan).await? {
+            Some(count) => count,
+            None => self.entries(scan).await?,
+        };
         let Some(group) = groups.groups.get_mut(&Vec::new()) else { return Ok(false) };
         debug_assert!(grouping.keys.is_empty());
         group.accumulators.iter_mut().for_each(|accumulator| accumulator.add_count(count));
         sheet.metrics.kept += count;
         sheet.metrics.entries += count;
         Ok(true)
+    }
+
+    /// How many entries a scan has.
+    async fn entries(&self, scan: &Scan) -> Result<u64> {
+        let mut count = 0;
+        let mut after = None;
+        loop {
+            let chunk = self.source.scan(scan, after.as_ref(), COUNTED_ENTRIES).await?;
+            count += chunk.rows.len() as u64;
+            self.context.budget.spend(chunk.rows.len() as u64)?;
+            self.context.budget.begin_row();
+            self.breathe().await?;
+            after = chunk.rows.into_iter().next_back();
+            if !chunk.more || after.is_none() {
+                return Ok(count);
+            }
+        }
     }
 
     /// Smallest and largest values, from the ends of indexes. The last entries are looked at in any
@@ -100,6 +122,59 @@ impl<S: Source> Run<'_, S> {
             }
         }
         Ok(true)
+    }
+
+    /// Groups that only count, by the entries of an index: those of a value follow each other, and
+    /// one item of each says how the value is spelled.
+    async fn by_entries(
+        &self,
+        grouping: &Grouping,
+        groups: &mut Groups,
+        sheet: &mut Sheet,
+    ) -> Result<bool> {
+        let Some(scan) = &self.plan.groups else { return Ok(false) };
+        let mut after: Option<Entry> = None;
+        // The identity of the value that entries have at present.
+        let mut current: Option<(Bytes, Vec<u8>)> = None;
+        loop {
+            let chunk = self.source.scan(scan, after.as_ref(), COUNTED_ENTRIES).await?;
+            sheet.metrics.entries += chunk.rows.len() as u64;
+            self.context.budget.begin_row();
+            self.context.budget.spend(chunk.rows.len() as u64)?;
+            for run in chunk.rows.chunk_by(|a, b| a.value == b.value) {
+                let known = current.as_ref().filter(|(value, _)| *value == run[0].value);
+                let identity = match known {
+                    Some((_, identity)) => identity.clone(),
+                    None => self.begin_group(grouping, &run[0], groups, sheet).await?,
+                };
+                groups.count(&identity, run.len() as u64);
+                current = Some((run[0].value.clone(), identity));
+            }
+            self.breathe().await?;
+            after = chunk.rows.into_iter().next_back();
+            if !chunk.more || after.is_none() {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Begins the group of an entry's value; its identity.
+    async fn begin_group(
+        &self,
+        grouping: &Grouping,
+        entry: &Entry,
+        groups: &mut Groups,
+        sheet: &mut Sheet,
+    ) -> Result<Vec<u8>> {
+        let body = self.source.fetch(std::slice::from_ref(&entry.item)).await?.pop().flatten();
+        let body = body.unwrap_or_default();
+        sheet.metrics.documents += 1;
+        sheet.metrics.document_bytes += body.len() as u64;
+        let mut frame = Frame::new(self.context, self.bound().slots, &body);
+        let (identity, keys) = grouping.keys_of(&mut frame)?;
+        let identity = shortened(identity.into()).to_vec();
+        groups.begin(grouping, identity.clone(), keys);
+        Ok(identity)
     }
 
     fn group_item<'a>(
@@ -156,6 +231,9 @@ impl<S: Source> Run<'_, S> {
     }
 }
 
+/// Entries counted at once.
+const COUNTED_ENTRIES: usize = 1_000;
+
 fn group_place(identity: Bytes) -> Place {
     Place::Group { identity }
 }
@@ -163,21 +241,46 @@ fn group_place(identity: Bytes) -> Place {
 impl Groups {
     fn add<'a>(&mut self, grouping: &'a Grouping, frame: &mut Frame<'a>) -> Result<()> {
         let (identity, keys) = grouping.keys_of(frame)?;
+        let identity = shortened(identity.into()).to_vec();
+        if let Some(group) = self.begin(grouping, identity, keys) {
+            let grown = grouping.add(group, frame)?;
+            self.bytes += grown;
+            self.shrink();
+        }
+        Ok(())
+    }
+
+    /// The group of a key, made where it is new; none where this page has no use for it.
+    fn begin(
+        &mut self,
+        grouping: &Grouping,
+        identity: Vec<u8>,
+        keys: Vec<Value<'static>>,
+    ) -> Option<&mut Group> {
         let given = self.after.as_ref().is_some_and(|after| identity[..] <= after[..]);
         let given_up = self.cut.as_ref().is_some_and(|cut| identity >= *cut);
         if given || given_up {
-            return Ok(());
+            return None;
         }
         let size = identity.len() * 2 + GROUP_BYTES;
-        let group = self.groups.entry(identity).or_insert_with(|| {
+        Some(self.groups.entry(identity).or_insert_with(|| {
             self.bytes += size;
             grouping.begin(keys)
-        });
-        self.bytes += grouping.add(group, frame)?;
+        }))
+    }
+
+    /// Counts rows of a group, where this page has it.
+    fn count(&mut self, identity: &[u8], rows: u64) {
+        if let Some(group) = self.groups.get_mut(identity) {
+            group.accumulators.iter_mut().for_each(|accumulator| accumulator.add_count(rows));
+        }
+        self.shrink();
+    }
+
+    fn shrink(&mut self) {
         while self.bytes > limits::MEMORY_BYTES && self.groups.len() > 1 {
             self.give_up_last();
         }
-        Ok(())
     }
 
     fn give_up_last(&mut self) {

@@ -3,6 +3,10 @@
 use bytes::Bytes;
 use model::{Error, Result};
 
+/// Bytes of a value in a place. Places travel in headers, and a value may be as large as an item:
+/// of a longer one a place has the beginning and a digest, and the rest is read from its item.
+pub(crate) const KEY_BYTES: usize = 1_024;
+
 /// Where the last row stood.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Place {
@@ -61,6 +65,21 @@ impl Resume {
         let resume = reader.resume().filter(|_| reader.rest.is_empty());
         resume.ok_or_else(foreign)
     }
+}
+
+/// A value as places have it: itself, or its beginning and digest where it is long.
+pub(crate) fn shortened(value: Bytes) -> Bytes {
+    if value.len() <= KEY_BYTES {
+        return value;
+    }
+    let mut short = value[..KEY_BYTES].to_vec();
+    short.extend_from_slice(&model::epk::digest(&value));
+    short.into()
+}
+
+/// Whether a value of a place was shortened.
+pub(crate) fn is_shortened(value: &Bytes) -> bool {
+    value.len() > KEY_BYTES
 }
 
 /// The refusal of a place that no query of ours gave out.

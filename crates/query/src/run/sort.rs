@@ -10,7 +10,7 @@ use bytes::Bytes;
 use model::Result;
 
 use super::cursor::Found;
-use super::place::{ALL_ROWS, foreign};
+use super::place::{ALL_ROWS, KEY_BYTES, foreign, is_shortened, shortened};
 use super::{Page, Place, Run, Sheet};
 use crate::bind::Order;
 use crate::error::too_much;
@@ -77,7 +77,10 @@ impl<S: Source> Run<'_, S> {
         let backwards = self.bound().order.keys.first().is_some_and(|key| key.descending);
         let mut after = match place {
             Place::Start => None,
-            Place::Ordered { key, item, row } => Some(Rank { key, item, row, backwards }),
+            Place::Ordered { key, item, row } => {
+                let key = self.whole_key(key, &item).await?;
+                Some(Rank { key, item, row, backwards })
+            }
             _ => return Err(foreign()),
         };
         if self.block().distinct {
@@ -108,7 +111,22 @@ impl<S: Source> Run<'_, S> {
 
     fn finish_ordered(&self, sheet: Sheet, after: Option<Rank>, more: bool) -> Page {
         let next = after.filter(|_| more);
-        sheet.finish(next.map(|Rank { key, item, row, .. }| Place::Ordered { key, item, row }))
+        let place = |Rank { key, item, row, .. }| Place::Ordered { key: shortened(key), item, row };
+        sheet.finish(next.map(place))
+    }
+
+    /// The order key of a place. The rest of a long one is in its item; where that has changed, the
+    /// beginning has to do.
+    async fn whole_key(&self, key: Bytes, item: &Bytes) -> Result<Bytes> {
+        if !is_shortened(&key) {
+            return Ok(key);
+        }
+        let body = self.source.fetch(std::slice::from_ref(item)).await?.pop().flatten();
+        let body = body.unwrap_or_default();
+        let mut frame = Frame::new(self.context, self.bound().slots, &body);
+        let whole = order_key(&self.bound().order, &mut frame)?;
+        let same = shortened(whole.clone()) == key;
+        Ok(if same { whole } else { key.slice(..KEY_BYTES) })
     }
 
     /// Rows in the order of an index. True where the page is full before the end.

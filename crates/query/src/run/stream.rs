@@ -6,14 +6,14 @@ use bytes::Bytes;
 use model::Result;
 
 use super::cursor::Found;
-use super::place::{ALL_ROWS, foreign};
+use super::place::{ALL_ROWS, KEY_BYTES, foreign, is_shortened, shortened};
 use super::{Metrics, Page, Place, Run, Sheet};
 use crate::error::too_much;
 use crate::eval::Frame;
 use crate::eval::rows::Rows;
 use crate::limits;
 use crate::plan::Access;
-use crate::source::{Document, Source};
+use crate::source::{Document, Scan, Source};
 use crate::value::{Value, identity_into};
 
 /// The values that `DISTINCT` has seen.
@@ -44,7 +44,7 @@ type At = (Bytes, Bytes, u32);
 impl<S: Source> Run<'_, S> {
     pub(super) async fn streamed(&self, mut sheet: Sheet, place: Place) -> Result<Page> {
         let access = &self.plan.access;
-        let after = self.stream_place(place)?;
+        let after = self.stream_place(place).await?;
         let mut cursor = self.cursor(access);
         let mut seen = self.block().distinct.then(Seen::default);
         // What was given before is not known but by reading it again; otherwise it is left out.
@@ -169,15 +169,18 @@ impl<S: Source> Run<'_, S> {
 
     fn place(&self, (value, item, row): At) -> Place {
         match &self.plan.access {
-            Access::Stream(scan) => Place::Entry { scan: scan.to_string(), value, item, row },
+            Access::Stream(scan) => {
+                Place::Entry { scan: scan.name(), value: shortened(value), item, row }
+            }
             _ => Place::Item { item, row },
         }
     }
 
-    fn stream_place(&self, place: Place) -> Result<Option<At>> {
+    async fn stream_place(&self, place: Place) -> Result<Option<At>> {
         match (place, &self.plan.access) {
             (Place::Start, _) => Ok(None),
-            (Place::Entry { value, item, row, .. }, Access::Stream(_)) => {
+            (Place::Entry { value, item, row, .. }, Access::Stream(scan)) => {
+                let value = self.whole_value(value, &item, scan).await?;
                 Ok(Some((value, item, row)))
             }
             (Place::Item { item, row }, access) if !matches!(access, Access::Stream(_)) => {
@@ -185,6 +188,21 @@ impl<S: Source> Run<'_, S> {
             }
             _ => Err(foreign()),
         }
+    }
+}
+
+impl<S: Source> Run<'_, S> {
+    /// The value of a place's entry. The rest of a long one is in its item; where that has changed,
+    /// the beginning has to do.
+    async fn whole_value(&self, value: Bytes, item: &Bytes, scan: &Scan) -> Result<Bytes> {
+        if !is_shortened(&value) {
+            return Ok(value);
+        }
+        let body = self.source.fetch(std::slice::from_ref(item)).await?.pop().flatten();
+        let body = body.unwrap_or_default();
+        let whole = Bytes::from(scan.value_in(&Value::from_raw(&body)));
+        let same = shortened(whole.clone()) == value;
+        Ok(if same { whole } else { value.slice(..KEY_BYTES) })
     }
 }
 

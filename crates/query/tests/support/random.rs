@@ -212,8 +212,14 @@ fn aggregated(chance: &mut Chance, filter: &str) -> Random {
 }
 
 fn grouped(chance: &mut Chance, filter: &str) -> Random {
-    let key = chance.pick(&["c.a", "c.n", "c.o.p", "c.o"]);
-    let text = match chance.below(4) {
+    let key = chance.pick(&["c.a", "c.n", "c.o.p", "c.o", "c.id"]);
+    let filter = if chance.once_in(3) {
+        &format!(" WHERE {key} {} {}", chance.pick(&["=", ">", "<="]), scalar(chance))
+    } else {
+        filter
+    };
+    let text = match chance.below(6) {
+        4 | 5 => format!("SELECT {key} AS k, COUNT(1) AS n FROM c{filter} GROUP BY {key}"),
         0 => format!("SELECT {key} AS k FROM c{filter} GROUP BY {key}"),
         1 => format!("SELECT VALUE COUNT(c.b) FROM c{filter} GROUP BY {key}"),
         2 => format!(

@@ -63,6 +63,35 @@ pub(super) fn substring<'a>(call: &Call<'_>, arguments: &[Value<'a>]) -> Result<
     Ok(slice(text, from..to.max(from)))
 }
 
+pub(super) fn before_first<'a>(call: &Call<'_>, arguments: &[Value<'a>]) -> Result<Value<'a>> {
+    parted(call, arguments, |text, mark| text.find(mark).map(|at| 0..at))
+}
+
+pub(super) fn after_first<'a>(call: &Call<'_>, arguments: &[Value<'a>]) -> Result<Value<'a>> {
+    parted(call, arguments, |text, mark| text.find(mark).map(|at| at + mark.len()..text.len()))
+}
+
+pub(super) fn before_last<'a>(call: &Call<'_>, arguments: &[Value<'a>]) -> Result<Value<'a>> {
+    parted(call, arguments, |text, mark| text.rfind(mark).map(|at| 0..at))
+}
+
+pub(super) fn after_last<'a>(call: &Call<'_>, arguments: &[Value<'a>]) -> Result<Value<'a>> {
+    parted(call, arguments, |text, mark| text.rfind(mark).map(|at| at + mark.len()..text.len()))
+}
+
+/// A part of a text beside a mark; where the mark is not there, neither is the part.
+fn parted<'a>(
+    call: &Call<'_>,
+    arguments: &[Value<'a>],
+    part: fn(&str, &str) -> Option<Range<usize>>,
+) -> Result<Value<'a>> {
+    let (Some(text), Some(mark)) = (string(&arguments[0]), arguments[1].as_str()) else {
+        return Ok(Value::Undefined);
+    };
+    call.budget.spend(text.len() as u64 / 64)?;
+    Ok(part(text, mark).map_or(Value::Undefined, |part| slice(text, part)))
+}
+
 pub(super) fn trim<'a>(call: &Call<'_>, arguments: &[Value<'a>]) -> Result<Value<'a>> {
     trimmed(call, arguments, true, true)
 }
