@@ -1,6 +1,7 @@
 //! Hosts as processes of their own: killed, stopped and continued, restarted one after another.
 
 use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -31,10 +32,19 @@ impl Process {
             .args(["--from", "beginning", "--max-items", "5", "--exec", &command])
             .args(["--renew", "0.5", "--expire", "3", "--acquire", "0.5", "--poll", "0.2"])
             .stdin(Stdio::null())
-            .stderr(Stdio::null())
+            .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        Self { child }
+        let mut process = Self { child };
+        process.await_start();
+        process
+    }
+
+    /// Waits until it says that it works; what it says later is read and forgotten.
+    fn await_start(&mut self) {
+        let mut said = BufReader::new(self.child.stderr.take().unwrap()).lines();
+        assert!(said.any(|line| line.unwrap().contains("processing")), "it did not start");
+        std::thread::spawn(move || said.for_each(drop));
     }
 
     fn signal(&self, name: &str) {

@@ -19,6 +19,7 @@ const BAR: usize = 30;
 
 /// Copies until a signal, or until everything is copied.
 pub async fn replicate(arguments: &Arguments) -> Result<(), String> {
+    let mut signals = run::Signals::listen();
     let site = place::site(arguments)?;
     let database = arguments.get("to-database").or(arguments.get("database")).unwrap_or_default();
     let name = arguments.need("to-container")?;
@@ -66,7 +67,7 @@ pub async fn replicate(arguments: &Arguments) -> Result<(), String> {
             watched?;
             None
         }
-        () = run::signal() => None,
+        () = signals.wait() => None,
     };
     let report = match ended {
         Some(report) => report,

@@ -15,6 +15,7 @@ const STOP: Duration = Duration::from_secs(60);
 
 /// Runs until a signal.
 pub async fn run(arguments: &Arguments) -> Result<(), String> {
+    let signals = Signals::listen();
     let sink = match (arguments.get("exec"), arguments.get("post")) {
         (Some(command), None) => Sink::command(command),
         (None, Some(url)) => Sink::post(url)?,
@@ -32,16 +33,19 @@ pub async fn run(arguments: &Arguments) -> Result<(), String> {
         })
         .build()
         .map_err(|error| error.to_string())?;
-    serve(processor).await
+    serve(processor, signals).await
 }
 
 /// Starts, says so, and stops in good order on a signal.
-pub async fn serve(mut processor: Processor) -> Result<(), String> {
-    processor.start().await.map_err(|error| error.to_string())?;
+async fn serve(mut processor: Processor, mut signals: Signals) -> Result<(), String> {
+    tokio::select! {
+        started = processor.start() => started.map_err(|error| error.to_string())?,
+        () = signals.wait() => return Ok(()),
+    }
     eprintln!("astrarium: processing; ctrl-c stops in good order");
     let report = tokio::select! {
         report = processor.ended() => report,
-        () = signal() => processor.stop(STOP).await,
+        () = signals.wait() => processor.stop(STOP).await,
     };
     if !report.stuck.is_empty() {
         eprintln!("astrarium: not given back in time: {}", report.stuck.join(", "));
@@ -49,20 +53,39 @@ pub async fn serve(mut processor: Processor) -> Result<(), String> {
     report.error.map_or(Ok(()), Err)
 }
 
-/// Waits for a request to stop.
-pub async fn signal() {
+/// Requests to stop. From the moment it listens they end nothing by themselves.
+pub struct Signals {
     #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        if let Ok(mut ended) = signal(SignalKind::terminate()) {
+    terminate: Option<tokio::signal::unix::Signal>,
+    #[cfg(unix)]
+    interrupt: Option<tokio::signal::unix::Signal>,
+}
+
+impl Signals {
+    /// Begins to listen.
+    pub fn listen() -> Self {
+        #[cfg(unix)]
+        {
+            use tokio::signal::unix::{SignalKind, signal};
+            let terminate = signal(SignalKind::terminate()).ok();
+            Self { terminate, interrupt: signal(SignalKind::interrupt()).ok() }
+        }
+        #[cfg(not(unix))]
+        Self {}
+    }
+
+    /// Waits for one.
+    pub async fn wait(&mut self) {
+        #[cfg(unix)]
+        if let (Some(terminate), Some(interrupt)) = (&mut self.terminate, &mut self.interrupt) {
             tokio::select! {
-                _ = ended.recv() => {}
-                _ = tokio::signal::ctrl_c() => {}
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
             }
             return;
         }
+        let _ = tokio::signal::ctrl_c().await;
     }
-    let _ = tokio::signal::ctrl_c().await;
 }
 
 /// What a person at the terminal wants to know.

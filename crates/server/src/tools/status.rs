@@ -15,6 +15,7 @@ const REFRESH: Duration = Duration::from_secs(2);
 pub async fn status(arguments: &Arguments) -> Result<(), String> {
     let site = place::site(arguments)?;
     let fleet = place::builder(arguments, &site).await?.fleet();
+    let mut signals = run::Signals::listen();
     loop {
         let status = fleet.status().await.map_err(|error| error.to_string())?;
         let text = if arguments.flag("json") {
@@ -29,7 +30,7 @@ pub async fn status(arguments: &Arguments) -> Result<(), String> {
         // Home, then clear what is left below.
         print!("\x1b[H\x1b[2J{text}");
         tokio::select! {
-            () = run::signal() => return Ok(()),
+            () = signals.wait() => return Ok(()),
             () = tokio::time::sleep(REFRESH) => {}
         }
     }
