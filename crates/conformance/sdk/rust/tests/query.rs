@@ -58,7 +58,8 @@ fn one_partition_key_is_asked_as_it_is() {
         assert_eq!(found("SELECT VALUE COUNT(1) FROM c").await.unwrap(), [json!(5)]);
         let groups = found("SELECT c.grp, COUNT(1) AS n FROM c GROUP BY c.grp").await.unwrap();
         assert_eq!(groups, [json!({"grp": "z", "n": 5})]);
-        let joined = found("SELECT t.name FROM c JOIN t IN c.tags WHERE t.amount = 8").await.unwrap();
+        let joined =
+            found("SELECT t.name FROM c JOIN t IN c.tags WHERE t.amount = 8").await.unwrap();
         assert_eq!(joined, [json!({"name": "t0"})]);
         let query = Query::from("SELECT VALUE c.id FROM c WHERE c.n = @n");
         let query = query.with_parameter("@n", 20).unwrap();
@@ -78,7 +79,8 @@ fn all_ranges_together_give_the_whole_answer() {
             assert_eq!(descending, numbers((0..30).rev()));
             let top = ask(&items, "SELECT TOP 3 VALUE c.n FROM c ORDER BY c.n").await;
             assert_eq!(top, numbers(0..3));
-            let window = ask(&items, "SELECT VALUE c.n FROM c ORDER BY c.n OFFSET 10 LIMIT 5").await;
+            let window =
+                ask(&items, "SELECT VALUE c.n FROM c ORDER BY c.n OFFSET 10 LIMIT 5").await;
             assert_eq!(window, numbers(10..15));
             let mut filtered = ask(&items, "SELECT VALUE c.n FROM c WHERE c.grp = 'x'").await;
             filtered.sort_by_key(Value::as_u64);
