@@ -5,7 +5,7 @@
 #[path = "support/account.rs"]
 mod support;
 
-use astrarium_engine::{ChangesMode, ChangesStart, Conditions, Kind, Link, Page, Scope};
+use astrarium_engine::{ChangesMode, ChangesStart, Conditions, Kind, Link, Page, Query, Scope};
 use kv::Keyspace;
 use model::Fault;
 use serde_json::{Value, json};
@@ -159,4 +159,32 @@ async fn too_many_at_once_are_refused_until_some_are_done() {
     assert_eq!(full.result.unwrap_err().fault, Fault::TooManyRequests);
     account.housekeep().await;
     doom(&account, "one more").await;
+}
+
+/// The rows of a query, as text.
+async fn asked(account: &Account, text: &str) -> Vec<String> {
+    let query = Query { scope: &Scope::Everything, text, parameters: &[], functions: None };
+    let page = Page { items: Some(1000), continuation: None };
+    let answer = account.container().query_items(&query, &page, None).await.unwrap();
+    let rows = answer.result.unwrap().rows;
+    rows.iter().map(|row| String::from_utf8_lossy(row).into_owned()).collect()
+}
+
+#[tokio::test]
+async fn queries_by_index_do_not_see_them() {
+    let account = Account::with(json!({})).await;
+    for n in 1..=5 {
+        put(&account, "k", &format!("i{n}"), n).await;
+    }
+    put(&account, "other", "x", 3).await;
+    doom(&account, "k").await;
+    put(&account, "k", "i9", 9).await;
+    for reaped in [false, true] {
+        if reaped {
+            account.housekeep().await;
+        }
+        assert_eq!(asked(&account, "SELECT VALUE c.v FROM c WHERE c.v = 3").await, ["3"]);
+        assert_eq!(asked(&account, "SELECT VALUE COUNT(1) FROM c WHERE c.v > 0").await, ["2"]);
+        assert_eq!(asked(&account, "SELECT VALUE c.v FROM c ORDER BY c.v DESC").await, ["9", "3"]);
+    }
 }
