@@ -28,11 +28,12 @@ pub fn all(run: &mut Run) {
         "warnings",
     ];
     run.command("clippy of the benchmark", cargo(&bench));
-    run.command(
-        "tests beside the code",
-        cargo(&["test", "--quiet", "--workspace", "--no-fail-fast"]),
-    );
-    if !build(run) {
+    let is_built = build(run);
+    let mut tests = cargo(&["test", "--quiet", "--workspace", "--no-fail-fast"]);
+    // Those that start the server need not build it themselves.
+    tests.env("ASTRARIUM_BIN", debug_binary("astrarium"));
+    run.command("tests beside the code", tests);
+    if !is_built {
         return;
     }
     run.command("text cases", command(debug_binary("cases"), &[]));

@@ -14,7 +14,7 @@ pub const KINDS: [&str; 8] =
 /// Which kind of made-up value a member or header of that name holds.
 pub fn kind_of(name: &str) -> Option<&'static str> {
     Some(match name {
-        "_etag" | "etag" => "etag",
+        "_etag" | "etag" | "eTag" => "etag",
         "_rid" | "offerResourceId" | "x-ms-content-path" => "rid",
         "_self" => "self",
         "_token" => "token",

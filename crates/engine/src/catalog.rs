@@ -21,6 +21,7 @@ use model::token::Continuation;
 use model::{Error, Fault, Result, limits};
 use serde_json::Value;
 
+use crate::Scripts;
 use crate::api::{Link, Page, Resource, ResourcePage, storage};
 use crate::cache::Cache;
 use crate::housekeep::Housekeeping;
@@ -51,6 +52,8 @@ pub struct Options {
     pub housekeeping: Option<Duration>,
     /// A partition whose items have more bytes than this is split.
     pub split_bytes: u64,
+    /// What runs scripts; `None`: they can be stored only.
+    pub scripts: Option<Arc<dyn Scripts>>,
 }
 
 impl Default for Options {
@@ -60,6 +63,7 @@ impl Default for Options {
             cache_bytes: 64 << 20,
             housekeeping: Some(Duration::from_secs(2)),
             split_bytes: 50 << 30,
+            scripts: None,
         }
     }
 }
@@ -119,6 +123,10 @@ impl Engine {
         self.cleanup.stop();
         self.housekeeping.stop();
         self.stores.close().await.map_err(storage)
+    }
+
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
     }
 
     /// A key for signing tokens, made once and kept with the data.

@@ -22,6 +22,7 @@ use tokio::sync::watch;
 use crate::Container;
 use crate::api::{Answer, Changed, ChangesMode, ChangesPage, ChangesRead, ChangesStart};
 use crate::container::Span;
+use crate::doomed::Doomed;
 use crate::keys::Change;
 use crate::listen::Listening;
 use crate::partition::Partition;
@@ -284,7 +285,7 @@ impl Part {
         page: &mut Gathered,
         life: &Life,
     ) -> Result<()> {
-        let (complete, view) = self.partition.view();
+        let (complete, view, doomed) = self.partition.look().await?;
         let mut rows = Merged::new(kinds(mode), self.lsn, complete);
         while let Some(row) = rows.next(&*view, page.room()).await? {
             if page.ends_before(row.lsn) {
@@ -294,7 +295,7 @@ impl Part {
             page.examined += 1;
             self.lsn = row.lsn;
             page.last_lsn = row.lsn;
-            match (self.changed(&row, life)?, filter) {
+            match (self.changed(&row, life, &doomed)?, filter) {
                 (None, _) => {}
                 (Some(changed), None) => page.add(changed),
                 (Some(changed), Some(filter)) => {
@@ -311,11 +312,12 @@ impl Part {
     }
 
     /// A row as the reader gets it, if it is for this reader.
-    fn changed(&self, row: &stream::Row, life: &Life) -> Result<Option<Changed>> {
+    fn changed(&self, row: &stream::Row, life: &Life, doomed: &Doomed) -> Result<Option<Changed>> {
         if row.kind == Kind::Live {
             let change = Change::decode(&row.stored)?;
-            let wanted =
-                self.covers(&change.item_key) && !change.expired(life.default_ttl, life.now);
+            let wanted = self.covers(&change.item_key)
+                && !change.expired(life.default_ttl, life.now)
+                && !doomed.hides(&change.item_key, row.lsn);
             return Ok(wanted.then(|| Changed {
                 body: change.body,
                 lsn: row.lsn,

@@ -12,6 +12,7 @@
 //! - A refused decision leaves no trace: no LSN, no row.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -20,21 +21,23 @@ use kv::{CommitNo, Keyspace, Op, View};
 use model::policy::ContainerDefinition;
 use model::token::Etag;
 use model::{Error, Fault, Result};
+use tokio::sync::watch;
 
 use crate::api::storage;
 use crate::cache::Key;
+use crate::doomed::Doomed;
 use crate::gate::Gate;
 use crate::history::History;
 use crate::index::{self, Indexing, Moved, Presence};
-use crate::keys::{self, Head, Slot};
+use crate::keys::{self, Head, Row, Slot};
 use crate::listen::{Landing, bells_of};
 use crate::partition::Partition;
+pub(crate) use crate::places::Place;
+use crate::places::{Places, Write};
+use crate::watch::{Watch, Watches};
 
 /// Entries that the overlay may hold before it looks for some to forget.
 const OVERLAY_ENTRIES: usize = 512;
-
-/// A key in one of the keyspaces.
-pub(crate) type Place = (Keyspace, Bytes);
 
 /// The state behind the writer's lock.
 #[derive(Debug)]
@@ -43,6 +46,7 @@ pub(crate) struct Writer {
     history: History,
     /// The history has changed since it was stored; the next commit stores it.
     history_changed: bool,
+    doomed: Arc<Doomed>,
     indexing: Indexing,
     /// So has what is indexed.
     indexing_changed: bool,
@@ -50,12 +54,14 @@ pub(crate) struct Writer {
     pub(crate) presence: Presence,
     overlay: Overlay,
     pub(crate) gate: Gate,
+    pub(crate) watches: Watches,
 }
 
 impl Writer {
     pub(crate) fn new(
         head: Head,
         history: History,
+        doomed: Arc<Doomed>,
         indexing: Indexing,
         horizon: CommitNo,
     ) -> Mutex<Self> {
@@ -64,11 +70,13 @@ impl Writer {
             head,
             history,
             history_changed: false,
+            doomed,
             indexing,
             indexing_changed: false,
             presence: Presence::default(),
             overlay,
             gate: Gate::default(),
+            watches: Watches::default(),
         })
     }
 
@@ -99,6 +107,18 @@ impl Writer {
 
     pub(crate) fn head(&self) -> Head {
         self.head
+    }
+
+    /// What was submitted after a commit, as far as decisions look at it.
+    pub(crate) fn submitted_after(&self, commit: CommitNo) -> impl Iterator<Item = &Place> {
+        let newest = self.overlay.newest.iter();
+        newest.filter(move |(_, (no, _))| *no > commit).map(|(place, _)| place)
+    }
+
+    /// Gives out a number for an item that may come to be. One that does not leaves a gap.
+    pub(crate) fn next_ordinal(&mut self) -> u64 {
+        self.head.ordinal += 1;
+        self.head.ordinal
     }
 }
 
@@ -143,37 +163,90 @@ pub(crate) struct Draft<'a> {
     pub number: u32,
     /// Places given out within this commit.
     pub places: u16,
-    overlay: &'a Overlay,
-    reads: &'a [(Place, Option<Bytes>)],
+    /// Versions added to the feed within this commit.
+    pub versions: u16,
+    /// Partition keys whose items are gone, as they will be.
+    pub doomed: Arc<Doomed>,
+    overlay: Option<&'a Overlay>,
+    reads: &'a Places<Option<Bytes>>,
     /// A key it looked at that has not been read yet.
-    missing: Option<Place>,
-    batch: Vec<Op>,
-    indexing: &'a Indexing,
+    pub missing: Option<Place>,
+    pub writes: Places<Write>,
+    /// What was replaced among the writes, where they may be undone.
+    pub replaced: Option<Vec<(Place, Write)>>,
+    /// Absent where nobody submits: nothing is indexed then.
+    indexing: Option<&'a Indexing>,
     /// What the indexes have to follow.
     moved: Vec<Moved>,
     /// How far a build of indexes will have come; to the end where there is no key.
     built: Option<Option<Bytes>>,
 }
 
+impl<'a> Draft<'a> {
+    /// A draft that nobody submits: of a transaction that tries what it is going to do.
+    pub fn trial(
+        (lsn, number): (u64, u32),
+        (head, history): (Head, History),
+        doomed: Arc<Doomed>,
+        reads: &'a Places<Option<Bytes>>,
+        writes: Places<Write>,
+    ) -> Self {
+        Self {
+            lsn,
+            head,
+            history,
+            number,
+            places: 0,
+            versions: 0,
+            doomed,
+            overlay: None,
+            reads,
+            missing: None,
+            writes,
+            replaced: Some(Vec::new()),
+            indexing: None,
+            moved: Vec::new(),
+            built: None,
+        }
+    }
+}
+
 impl Draft<'_> {
     /// The value of a key, earlier writes of this draft included. Fails when the key has to be
     /// read first: the decision then ends with this error, and runs again.
     pub fn get(&mut self, place: &Place) -> Result<Option<Bytes>> {
-        let own = self.batch.iter().rev().find(|op| touches(op, place));
-        if let Some(op) = own {
-            return Ok(match op {
-                Op::Put(_, _, value) => Some(value.clone()),
-                Op::Delete(..) | Op::DeleteOnce(..) => None,
+        if let Some(own) = self.writes.get(place) {
+            return Ok(match own {
+                Write::Put(value) => Some(value.clone()),
+                Write::Delete | Write::DeleteOnce => None,
             });
         }
-        if let Some((_, value)) = self.overlay.newest.get(place) {
+        if let Some((_, value)) = self.overlay.and_then(|overlay| overlay.newest.get(place)) {
             return Ok(value.clone());
         }
-        if let Some((_, value)) = self.reads.iter().find(|(read, _)| read == place) {
+        if let Some(value) = self.reads.get(place) {
             return Ok(value.clone());
         }
         self.missing = Some(place.clone());
         Err(Error::new(Fault::Internal, "a key has to be read first"))
+    }
+
+    /// Whether it has come upon a key that has to be read first: its error is not the last word.
+    pub fn is_unfinished(&self) -> bool {
+        self.missing.is_some()
+    }
+
+    /// Whether an item is there for everybody: neither past its time nor deleted with its key.
+    pub fn is_alive(&self, item_key: &[u8], row: &Row, default_ttl: Option<i32>) -> bool {
+        let now = u32::try_from(self.head.ts_ms / 1000).unwrap_or(u32::MAX);
+        !row.expired(default_ttl, now) && !self.doomed.hides(item_key, row.etag.lsn())
+    }
+
+    /// The etag of the next version of this commit.
+    pub fn next_etag(&mut self, ts: u32) -> Etag {
+        let etag = Etag::new(self.lsn, self.number, self.versions, ts);
+        self.versions = self.versions.checked_add(1).expect("a commit has few versions");
+        etag
     }
 
     /// Adds a version to the feed.
@@ -188,7 +261,7 @@ impl Draft<'_> {
     pub fn remove_version(&mut self, etag: Etag) -> Result<()> {
         self.count(etag.lsn(), -1)?;
         let key = keys::feed_key(etag);
-        if self.indexing.reads_bodies() {
+        if self.indexing.is_some_and(Indexing::reads_bodies) {
             // Missing only for what was written just before anything was indexed.
             let stored = self.get(&(Keyspace::Feed, key.clone()))?;
             self.moved.extend(stored.map(Moved::Removed));
@@ -198,7 +271,7 @@ impl Draft<'_> {
     }
 
     /// From which policies index rows are.
-    pub fn indexing(&self) -> &Indexing {
+    pub fn indexing(&self) -> Option<&Indexing> {
         self.indexing
     }
 
@@ -228,39 +301,51 @@ impl Draft<'_> {
 
     /// Sets a key.
     pub fn put(&mut self, keyspace: Keyspace, key: Bytes, value: Bytes) {
-        self.batch.push(Op::Put(keyspace, key, value));
+        self.write((keyspace, key), Write::Put(value));
     }
 
     /// Removes a key that may have been put many times.
     pub fn delete(&mut self, keyspace: Keyspace, key: Bytes) {
-        self.batch.push(Op::Delete(keyspace, key));
+        self.write((keyspace, key), Write::Delete);
     }
 
     /// Removes a key that was put once.
     pub fn delete_once(&mut self, keyspace: Keyspace, key: Bytes) {
-        self.batch.push(Op::DeleteOnce(keyspace, key));
+        self.write((keyspace, key), Write::DeleteOnce);
     }
-}
 
-fn touches(op: &Op, (keyspace, key): &Place) -> bool {
-    match op {
-        Op::Put(k, at, _) | Op::Delete(k, at) | Op::DeleteOnce(k, at) => k == keyspace && at == key,
+    fn write(&mut self, place: Place, write: Write) {
+        match &mut self.replaced {
+            None => drop(self.writes.write(place, write)),
+            Some(replaced) => {
+                let old = self.writes.write(place.clone(), write);
+                replaced.extend(old.map(|old| (place, old)));
+            }
+        }
     }
 }
 
 /// What a decision has read so far.
 #[derive(Default)]
 struct Reads {
-    values: Vec<(Place, Option<Bytes>)>,
+    values: Places<Option<Bytes>>,
     /// The oldest view that a value is from.
     oldest: Option<CommitNo>,
 }
 
 impl Reads {
     async fn add(&mut self, view: &dyn View, places: Vec<Place>) -> Result<()> {
-        for place in places {
-            let value = view.get(place.0, &place.1).await.map_err(storage)?;
-            self.values.push((place, value));
+        for run in places.chunk_by(|a, b| a.0 == b.0) {
+            if let [place] = run {
+                let value = view.get(place.0, &place.1).await.map_err(storage)?;
+                self.values.set(place.clone(), value);
+                continue;
+            }
+            let keys: Vec<Bytes> = run.iter().map(|(_, key)| key.clone()).collect();
+            let values = view.get_many(run[0].0, &keys).await.map_err(storage)?;
+            run.iter().cloned().zip(values).for_each(|(place, value)| {
+                self.values.set(place, value);
+            });
         }
         self.oldest = Some(self.oldest.map_or(view.commit(), |oldest| oldest.min(view.commit())));
         Ok(())
@@ -269,7 +354,7 @@ impl Reads {
     /// Reads what a new version of the items that were found, or their end, will want to see.
     async fn follow(&mut self, view: &dyn View, bodies: bool) -> Result<()> {
         let mut places = Vec::new();
-        for ((keyspace, _), value) in &self.values {
+        for ((keyspace, _), value) in self.values.entries() {
             if *keyspace == Keyspace::Docs
                 && let Some(row) = Slot::item(value.as_ref())?
             {
@@ -281,8 +366,25 @@ impl Reads {
     }
 
     async fn renew(&mut self, view: &dyn View) -> Result<()> {
-        let places = std::mem::take(self).values.into_iter().map(|(place, _)| place).collect();
+        let places = std::mem::take(self).values.into_places().collect();
         self.add(view, places).await
+    }
+}
+
+/// Says, while it lasts, that somebody reads bodies to decide: those that are submitted meanwhile
+/// stay in the overlay.
+struct WantsBodies<'a>(&'a AtomicUsize);
+
+impl<'a> WantsBodies<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Self(count)
+    }
+}
+
+impl Drop for WantsBodies<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -290,6 +392,8 @@ impl Reads {
 enum Outcome<T> {
     /// The partition's rows are changing hands.
     Wait,
+    /// A transaction holds what would be changed; this tells when one has ended.
+    Held(watch::Receiver<u64>),
     /// The reads are too old.
     ReadAgain,
     /// The decision looked at a key that was not read.
@@ -307,11 +411,25 @@ impl Partition {
         self: &Arc<Self>,
         now_ms: u64,
         places: Vec<Place>,
+        decide: impl FnMut(&mut Draft<'_>) -> Result<T>,
+    ) -> Result<T> {
+        self.commit_under(None, now_ms, places, decide).await
+    }
+
+    /// The same for a transaction with a watch of its own. `Fault::RetryWith` says that somebody
+    /// has changed what it is about.
+    pub(crate) async fn commit_under<T>(
+        self: &Arc<Self>,
+        watch: Option<&Watch>,
+        now_ms: u64,
+        places: Vec<Place>,
         mut decide: impl FnMut(&mut Draft<'_>) -> Result<T>,
     ) -> Result<T> {
+        let watch = watch.map(|watch| watch.number);
         let mut reads = Reads::default();
+        let mut wants_bodies = None;
         {
-            let (view, bodies) = (self.owner.published(), self.writer().indexing.reads_bodies());
+            let (view, bodies) = (self.owner.published(), self.keeps_bodies());
             reads.add(&*view, places).await?;
             reads.follow(&*view, bodies).await?;
         }
@@ -324,12 +442,21 @@ impl Partition {
                     // Somebody's write has been published and forgotten since we read.
                     Outcome::ReadAgain
                 } else {
-                    self.submit(&mut writer, now_ms, &reads.values, &mut decide)?
+                    self.submit(&mut writer, watch, now_ms, &reads.values, &mut decide)?
                 }
             };
             match outcome {
                 Outcome::Wait => self.pass_gate().await?,
+                // The sender is ours, so there is always an answer.
+                Outcome::Held(mut released) => drop(released.changed().await),
                 Outcome::ReadAgain => reads.renew(&*self.owner.published()).await?,
+                Outcome::Read(place) if place.0 == Keyspace::Feed && !self.keeps_bodies() => {
+                    // The overlay has no body of what was submitted so far, and no view may have it
+                    // yet. It has those of what is submitted from here on.
+                    wants_bodies.get_or_insert_with(|| WantsBodies::new(&self.wants_bodies));
+                    self.mark()?.durable().await.map_err(storage)?;
+                    reads.add(&*self.owner.published(), vec![place]).await?;
+                }
                 Outcome::Read(place) => reads.add(&*self.owner.published(), vec![place]).await?,
                 Outcome::Submitted(decided, landing) => {
                     landing.landed().await?;
@@ -342,16 +469,21 @@ impl Partition {
     fn submit<T>(
         self: &Arc<Self>,
         writer: &mut Writer,
+        watch: Option<u64>,
         now_ms: u64,
-        reads: &[(Place, Option<Bytes>)],
+        reads: &Places<Option<Bytes>>,
         decide: &mut impl FnMut(&mut Draft<'_>) -> Result<T>,
     ) -> Result<Outcome<T>> {
+        if watch.is_some_and(|watch| writer.watches.is_marked(watch)) {
+            return Err(Error::new(Fault::RetryWith, "somebody has changed an item meanwhile"));
+        }
         let lsn = writer.head.lsn + 1;
         let mut head = Head { lsn, ts_ms: now_ms.max(writer.head.ts_ms), ..writer.head };
-        let mut batch = Vec::with_capacity(6);
+        let mut writes = Places::with_capacity(8);
         if !keys::same_block(lsn, writer.head.lsn) && head.log_block_bytes > 0 {
             let bytes = keys::encode_size(std::mem::take(&mut head.log_block_bytes));
-            batch.push(Op::Put(Keyspace::Index, keys::log_block_key(writer.head.lsn), bytes));
+            writes
+                .write((Keyspace::Index, keys::log_block_key(writer.head.lsn)), Write::Put(bytes));
         }
         let mut draft = Draft {
             lsn,
@@ -359,20 +491,31 @@ impl Partition {
             history: writer.history,
             number: self.number,
             places: 0,
-            overlay: &writer.overlay,
+            versions: 0,
+            doomed: writer.doomed.clone(),
+            overlay: Some(&writer.overlay),
             reads,
             missing: None,
-            batch,
-            indexing: &writer.indexing,
+            writes,
+            replaced: None,
+            indexing: Some(&writer.indexing),
             moved: Vec::new(),
             built: None,
         };
         let decided = decide(&mut draft);
-        let Draft { head, history, missing, mut batch, moved, built, .. } = draft;
+        let Draft { head, history, doomed, missing, writes, moved, built, .. } = draft;
         if let Some(place) = missing {
             return Ok(Outcome::Read(place));
         }
         let decided = decided?;
+        let mut batch = writes.into_ops();
+        let wanted = self.wants_bodies.load(Ordering::SeqCst) > 0;
+        let bodies = wanted || history.images || writer.indexing.reads_bodies();
+        let remembered: Vec<(Place, Option<Bytes>)> =
+            batch.iter().filter_map(|op| remembered(op, bodies)).collect();
+        if writer.watches.stop(&remembered, watch) {
+            return Ok(Outcome::Held(self.released.subscribe()));
+        }
         let mut turns = Vec::new();
         let idle = writer.presence.is_idle();
         index::maintain(&writer.indexing, &moved, &mut batch, |old, new| {
@@ -390,17 +533,20 @@ impl Partition {
             batch.push(Op::Put(Keyspace::Meta, keys::HISTORY, history.encode()));
         }
         writer.gate.note(&batch);
-        let bodies = history.images || writer.indexing.reads_bodies();
-        let remembered: Vec<(Place, Option<Bytes>)> =
-            batch.iter().filter_map(|op| remembered(op, bodies)).collect();
         let bells = bells_of(&batch);
-        let ticket = self.submit_uncached(&remembered, batch)?;
+        // Before anybody can see it.
+        let dooms = (doomed.len().saturating_sub(writer.doomed.len())) as u64;
+        self.dooms.fetch_add(dooms, Ordering::SeqCst);
+        let ticket = self.submit_uncached(&remembered, batch).inspect_err(|_| {
+            self.absolved.fetch_add(dooms, Ordering::SeqCst);
+        })?;
+        writer.watches.note(&remembered, watch);
         (writer.history, writer.history_changed) = (history, false);
+        (writer.head, writer.doomed) = (head, doomed);
         writer.indexing_changed = false;
         if let Some(indexing) = indexing {
             writer.indexing = indexing;
         }
-        writer.head = head;
         for (old, new) in &turns {
             writer.presence.note(lsn, old.as_deref(), new.as_deref());
         }
@@ -429,6 +575,23 @@ impl Partition {
         submitted.map_err(storage)
     }
 
+    /// Whether bodies that are submitted stay in the overlay.
+    fn keeps_bodies(&self) -> bool {
+        let writer = self.writer();
+        writer.history.images || writer.indexing.reads_bodies()
+    }
+
+    /// Submits a batch that changes nothing. A view that has it has all that was submitted before.
+    pub(crate) fn mark(&self) -> Result<kv::Ticket> {
+        self.mark_under(&self.writer())
+    }
+
+    /// The same, for who holds the writer's lock.
+    pub(crate) fn mark_under(&self, writer: &Writer) -> Result<kv::Ticket> {
+        let head = Op::Put(Keyspace::Meta, keys::HEAD, writer.head.encode());
+        self.owner.submit(vec![head]).map_err(storage)
+    }
+
     pub(crate) fn writer(&self) -> MutexGuard<'_, Writer> {
         // A panic inside a decision leaves the writer as it was: nothing is assigned before submit.
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
@@ -436,7 +599,7 @@ impl Partition {
 }
 
 /// What later decisions may look at: heads and index rows are not among it, and bodies only where
-/// a version is kept together with the one before, or index rows follow from them.
+/// somebody reads them to decide, or index rows follow from them.
 fn remembered(op: &Op, bodies: bool) -> Option<(Place, Option<Bytes>)> {
     let (keyspace, key, value) = match op {
         Op::Put(keyspace, key, value) => (*keyspace, key, Some(value.clone())),

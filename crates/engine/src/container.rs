@@ -18,6 +18,7 @@ use crate::catalog::Growth;
 use crate::commit::{Draft, Place};
 use crate::partition::Partition;
 use crate::rate::Rate;
+use crate::turns::Turns;
 
 /// A container and its partitions.
 pub struct Container {
@@ -40,6 +41,8 @@ pub struct Container {
     pub(crate) scaling: AtomicBool,
     /// Rises when the partitions are others.
     layouts: watch::Sender<u64>,
+    /// Scripts take turns, key by key.
+    pub(crate) turns: Turns,
     /// Looks after partitions that grow.
     pub(crate) growth: OnceLock<Growth>,
 }
@@ -78,6 +81,7 @@ impl Container {
             laying_out: tokio::sync::Mutex::default(),
             scaling: AtomicBool::new(false),
             layouts: watch::Sender::new(0),
+            turns: Turns::default(),
             growth: OnceLock::new(),
         })
     }

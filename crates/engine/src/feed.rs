@@ -18,8 +18,9 @@ use model::{Result, charge, limits};
 use crate::Container;
 use crate::api::{Answer, ItemPage, Page, Scope, storage};
 use crate::container::Span;
+use crate::doomed::Doomed;
 use crate::item;
-use crate::keys::{self, Slot};
+use crate::keys::{self, Row, Slot};
 
 /// Marks the continuations made here.
 const CONTINUATION_KIND: u8 = b'i';
@@ -132,10 +133,11 @@ impl Container {
         for (n, span) in spans.iter().enumerate() {
             span.partition.check_session(session)?;
             let Some(mut from) = start(span, after.as_ref()) else { continue };
-            let (_, view) = span.partition.view();
+            let (_, view, doomed) = span.partition.look().await?;
+            let live = Live { doomed: &doomed, default_ttl, now: self.env.now_seconds() };
             loop {
                 let chunk = view.scan(span.scan(from, gathered.room())).await.map_err(storage)?;
-                let filled = self.take(&*view, &chunk.rows, default_ttl, &mut gathered).await?;
+                let filled = take(&*view, &chunk.rows, &live, &mut gathered).await?;
                 if filled {
                     let last = n + 1 == spans.len()
                         && chunk.resume.is_none()
@@ -150,37 +152,44 @@ impl Container {
         }
         Ok(gathered.finished())
     }
+}
 
-    /// Adds the items of some rows; true when the page is full.
-    async fn take(
-        &self,
-        view: &dyn View,
-        rows: &[(Bytes, Bytes)],
-        default_ttl: Option<i32>,
-        gathered: &mut Gathered,
-    ) -> Result<bool> {
-        let now = self.env.now_seconds();
-        let mut live = Vec::with_capacity(rows.len());
-        for (key, stored) in rows {
-            let row = Slot::item(Some(stored))?;
-            if let Some(row) = row.filter(|row| !row.expired(default_ttl, now)) {
-                live.push((key, row));
-            }
+/// Which items are there for everybody.
+struct Live<'a> {
+    doomed: &'a Doomed,
+    default_ttl: Option<i32>,
+    now: u32,
+}
+
+/// Adds the items of some rows; true when the page is full.
+async fn take(
+    view: &dyn View,
+    rows: &[(Bytes, Bytes)],
+    live: &Live<'_>,
+    gathered: &mut Gathered,
+) -> Result<bool> {
+    let is_alive = |key: &Bytes, row: &Row| {
+        !row.expired(live.default_ttl, live.now) && !live.doomed.hides(key, row.etag.lsn())
+    };
+    let mut alive = Vec::with_capacity(rows.len());
+    for (key, stored) in rows {
+        if let Some(row) = Slot::item(Some(stored))?.filter(|row| is_alive(key, row)) {
+            alive.push((key, row));
         }
-        let feed_keys: Vec<Bytes> = live.iter().map(|(_, row)| row.feed_key()).collect();
-        let bodies = view.get_many(Keyspace::Feed, &feed_keys).await.map_err(storage)?;
-        for ((key, row), stored) in live.into_iter().zip(bodies) {
-            let body = item::body_of(&row, key, stored.as_ref())?;
-            if gathered.add(key, body) {
-                return Ok(true);
-            }
-        }
-        if let Some((key, _)) = rows.last() {
-            gathered.position = Some(key.clone());
-        }
-        gathered.examined += rows.len();
-        Ok(gathered.examined >= ROWS_EXAMINED)
     }
+    let feed_keys: Vec<Bytes> = alive.iter().map(|(_, row)| row.feed_key()).collect();
+    let bodies = view.get_many(Keyspace::Feed, &feed_keys).await.map_err(storage)?;
+    for ((key, row), stored) in alive.into_iter().zip(bodies) {
+        let body = item::body_of(&row, key, stored.as_ref())?;
+        if gathered.add(key, body) {
+            return Ok(true);
+        }
+    }
+    if let Some((key, _)) = rows.last() {
+        gathered.position = Some(key.clone());
+    }
+    gathered.examined += rows.len();
+    Ok(gathered.examined >= ROWS_EXAMINED)
 }
 
 /// Where a span is entered: after the last item of the page before, or at its beginning.

@@ -17,7 +17,6 @@ use tokio::sync::mpsc;
 use crate::api::storage;
 use crate::commit::Place;
 use crate::container::range_gone;
-use crate::keys;
 use crate::partition::Partition;
 
 /// What a writer finds at the gate.
@@ -97,10 +96,8 @@ impl Partition {
 
     fn try_take(&self) -> Result<(HashSet<Place>, Ticket)> {
         let mut writer = self.writer();
-        // A batch that changes nothing: what is noted was submitted before it, under this lock, so
-        // a view that has it has all of that.
-        let head = Op::Put(Keyspace::Meta, keys::HEAD, writer.head().encode());
-        let ticket = self.owner.submit(vec![head]).map_err(storage)?;
+        // What is noted was submitted before the mark, under this lock.
+        let ticket = self.mark_under(&writer)?;
         let touched = writer.gate.touched.replace(HashSet::new()).unwrap_or_default();
         Ok((touched, ticket))
     }

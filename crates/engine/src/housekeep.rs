@@ -1,10 +1,12 @@
-//! Background work on all containers: expired items go, and history that nobody may read any more.
+//! Background work on all containers: expired items go, those of deleted partition keys, and history
+//! that nobody may read any more.
 //!
 //! A round does a bounded amount for each partition, in small commits like any other, so writers
 //! wait for none of it. What a round leaves undone the next one finds again: nothing here has to
 //! survive a crash.
 
 mod purge;
+mod reap;
 mod retention;
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -37,6 +39,8 @@ pub(crate) struct Chores {
     expired: Bytes,
     /// What deleted items left behind up to this key of `Index` is gone.
     tombstones: Bytes,
+    /// Items of the key that was doomed under this LSN are gone up to here.
+    reaped: (u64, Bytes),
     /// The log has been trimmed up to this LSN.
     trimmed: u64,
 }
@@ -97,7 +101,8 @@ impl Container {
     async fn housekeep(&self, partition: &Arc<Partition>) -> Result<bool> {
         self.check_alive()?;
         let mut chores = partition.chores.lock().await;
-        let mut more = self.purge_own(partition, &mut chores).await?;
+        let mut more = self.reap(partition, &mut chores).await?;
+        more |= self.purge_own(partition, &mut chores).await?;
         more |= self.purge_default(partition, &mut chores).await?;
         more |= self.trim_log(partition, &mut chores).await?;
         more |= self.forget_deletes(partition, &mut chores).await?;

@@ -5,7 +5,8 @@
 
 use bytes::Bytes;
 use kv::Keyspace;
-use model::item::{Item, Stamp};
+use model::epk::Epk;
+use model::item::{Item, Stamp, is_system_property};
 use model::partition_key::PartitionKey;
 use model::policy::ContainerDefinition;
 use model::rid::ItemRid;
@@ -14,7 +15,7 @@ use model::{Error, Fault, Result, charge, json};
 
 use crate::Container;
 use crate::api::{Answer, At, Conditions, ItemWrite, Operation, storage};
-use crate::cache::{Cached, Key};
+use crate::cache::{self, Cached};
 use crate::commit::{Draft, Place};
 use crate::keys::{self, Change, Row, Slot};
 use crate::partition::Partition;
@@ -24,9 +25,37 @@ use crate::version::Version;
 /// Items of one partition number that can be told apart by rid: the rest of its 60 bits.
 const ORDINAL_BITS: u32 = 36;
 
+/// The partition key that a request is about, and where its items lie.
+pub(crate) struct Key<'a> {
+    pub container: &'a Container,
+    pub definition: &'a ContainerDefinition,
+    pub key: PartitionKey,
+    pub epk: Epk,
+    /// What all its items begin with in `Docs`.
+    pub prefix: Bytes,
+}
+
+impl<'a> Key<'a> {
+    /// The whole key that a request must name.
+    pub fn of(
+        container: &'a Container,
+        definition: &'a ContainerDefinition,
+        key: Option<PartitionKey>,
+    ) -> Result<Self> {
+        let key = container.item_partition_key(key)?;
+        let prefix = keys::key_prefix(&definition.partition_key, &key).into();
+        let epk = definition.partition_key.epk(&key);
+        Ok(Self { container, definition, key, epk, prefix })
+    }
+
+    pub fn item_key(&self, id: &str) -> Bytes {
+        keys::item_key(&self.prefix, id)
+    }
+}
+
 /// What a put does when the item exists, or does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mode {
+pub(crate) enum Mode {
     Create,
     Upsert,
     Replace,
@@ -74,34 +103,23 @@ impl Container {
     ) -> Result<Answer<ItemWrite>> {
         self.check_alive()?;
         let definition = self.definition();
-        let key = self.item_partition_key(key)?;
+        let key = Key::of(self, &definition, key)?;
         let item = Item::parse(&body)?;
-        check_identity(&definition, &item, id, &key)?;
-        let prefix = keys::key_prefix(&definition.partition_key, &key);
-        let epk = definition.partition_key.epk(&key);
-        if let Some(throttled) = self.throttle(&self.partition_of(&epk)) {
+        check_identity(&key, &item, id)?;
+        if let Some(throttled) = self.throttle(&self.partition_of(&key.epk)) {
             return Ok(throttled);
         }
-        let item_key = keys::item_key(&prefix, &item.id);
-        let unique = unique_keys(&definition, &item.document, &prefix);
-        let mut places: Vec<Place> = vec![(Keyspace::Docs, item_key.clone())];
-        places.extend(unique.iter().map(|key| (Keyspace::Index, key.clone())));
-        let terms = if definition.indexing.mode_none { 0 } else { item.document.members().len() };
-        let put = Put {
-            mode,
-            conditions,
-            container: self,
-            key: &key,
-            item,
-            item_key,
-            prefix_bytes: prefix.len(),
-            unique,
-            definition: &definition,
-        };
-        let (partition, done) = self.commit(&epk, places, |draft| put.decide(draft)).await;
+        let put = Put::new(mode, &key, item, conditions);
+        let mut terms = 0;
+        let (partition, done) = self
+            .commit(&key.epk, put.places(), |draft| {
+                let written = put.decide(draft)?;
+                terms = written.terms;
+                Ok((written.item, draft.lsn))
+            })
+            .await;
         let charge = match &done {
-            Ok((written, _)) if written.created => charge::create(written.body.len(), terms),
-            Ok((written, _)) => charge::replace(written.body.len(), terms),
+            Ok((written, _)) => charge::upsert(written.body.len(), terms, !written.created),
             Err(_) => charge::refused(),
         };
         Ok(self.answer(&partition, charge, done))
@@ -116,18 +134,20 @@ impl Container {
     ) -> Result<Answer<ItemWrite>> {
         self.check_alive()?;
         let definition = self.definition();
-        let key = self.item_partition_key(key)?;
-        let epk = definition.partition_key.epk(&key);
-        if let Some(throttled) = self.throttle(&self.partition_of(&epk)) {
+        let key = Key::of(self, &definition, key)?;
+        if let Some(throttled) = self.throttle(&self.partition_of(&key.epk)) {
             return Ok(throttled);
         }
-        let item_key = keys::item_key(&keys::key_prefix(&definition.partition_key, &key), id);
-        let places = vec![(Keyspace::Docs, item_key.clone())];
-        let identity = identity(item_key, id, &key);
-        let delete = Delete { id, conditions, default_ttl: definition.default_ttl, identity };
+        let delete = Delete::new(&key, id, conditions);
+        let places = vec![(Keyspace::Docs, delete.identity.item_key.clone())];
         let mut bytes = 0;
-        let (partition, done) =
-            self.commit(&epk, places, |draft| delete.decide(draft, &mut bytes)).await;
+        let (partition, done) = self
+            .commit(&key.epk, places, |draft| {
+                let row = delete.decide(draft)?;
+                bytes = row.body_bytes as usize;
+                Ok((ItemWrite { body: Bytes::new(), etag: row.etag, created: false }, draft.lsn))
+            })
+            .await;
         let charge = if done.is_ok() { charge::delete(bytes, 0) } else { charge::refused() };
         Ok(self.answer(&partition, charge, done))
     }
@@ -172,12 +192,19 @@ impl Container {
         item_key: Bytes,
         default_ttl: Option<i32>,
     ) -> Result<Option<(ItemWrite, u64)>> {
-        let key = Key(partition.number, item_key);
-        let cached = match partition.cache.get(&key) {
+        let peace = partition.peace();
+        let key = cache::Key(partition.number, item_key);
+        // While items are gone that have their rows, only a view can tell.
+        let cached = partition.cache.get(&key).filter(|_| partition.is_calm_since(peace));
+        let cached = match cached {
             Some(cached) => cached,
             None => {
                 let view = partition.owner.published();
                 let Some(cached) = read(&*view, &key.1).await? else { return Ok(None) };
+                let doomed = partition.doomed_in(&*view, peace).await?;
+                if doomed.hides(&key.1, cached.row.etag.lsn()) {
+                    return Ok(None);
+                }
                 // What a view shows is durable, though its writer may not have woken to say so.
                 partition.durable_up_to(cached.row.etag.lsn());
                 partition.cache.put(key, cached.clone(), view.commit());
@@ -191,7 +218,7 @@ impl Container {
         Ok(Some((ItemWrite { body, etag: row.etag, created: false }, row.etag.lsn())))
     }
 
-    fn answer(
+    pub(crate) fn answer(
         &self,
         partition: &Partition,
         charge: f64,
@@ -254,12 +281,7 @@ fn identity(item_key: Bytes, id: &str, key: &PartitionKey) -> Identity {
 }
 
 /// The item must be what the request says it is.
-fn check_identity(
-    definition: &ContainerDefinition,
-    item: &Item<'_>,
-    id: Option<&str>,
-    key: &PartitionKey,
-) -> Result<()> {
+pub(crate) fn check_identity(key: &Key<'_>, item: &Item<'_>, id: Option<&str>) -> Result<()> {
     if let Some(id) = id
         && item.id != id
     {
@@ -268,13 +290,13 @@ fn check_identity(
             item.id
         )));
     }
-    let within = definition.partition_key.extract(&item.document)?;
-    if within != *key {
+    let within = key.definition.partition_key.extract(&item.document)?;
+    if within != key.key {
         return Err(Error::new(
             Fault::PartitionKeyMismatch,
             format!(
                 "the partition key of the header, {}, is not the one in the body, {}",
-                key.to_header(),
+                key.key.to_header(),
                 within.to_header()
             ),
         ));
@@ -322,22 +344,40 @@ fn unique_value(raw: Option<&[u8]>, out: &mut Vec<u8>) {
     }
 }
 
-/// A create, upsert or replace about to be decided.
-struct Put<'a> {
-    mode: Mode,
-    conditions: &'a Conditions,
-    container: &'a Container,
-    definition: &'a ContainerDefinition,
-    item: Item<'a>,
-    item_key: Bytes,
-    key: &'a PartitionKey,
-    /// How much of the item's key is its partition key.
-    prefix_bytes: usize,
-    unique: Vec<Bytes>,
+/// What a write of an item gave.
+pub(crate) struct Written {
+    pub item: ItemWrite,
+    /// How many terms it adds to the index.
+    pub terms: usize,
 }
 
-impl Put<'_> {
-    fn decide(&self, draft: &mut Draft<'_>) -> Result<(ItemWrite, u64)> {
+/// A create, upsert or replace about to be decided.
+pub(crate) struct Put<'a> {
+    mode: Mode,
+    conditions: &'a Conditions,
+    key: &'a Key<'a>,
+    item: Item<'a>,
+    pub item_key: Bytes,
+    unique: Vec<Bytes>,
+    /// The number of the item, should it be new; otherwise the next one.
+    pub ordinal: Option<u64>,
+}
+
+impl<'a> Put<'a> {
+    pub fn new(mode: Mode, key: &'a Key<'a>, item: Item<'a>, conditions: &'a Conditions) -> Self {
+        let item_key = key.item_key(&item.id);
+        let unique = unique_keys(key.definition, &item.document, &key.prefix);
+        Self { mode, conditions, key, item, item_key, unique, ordinal: None }
+    }
+
+    /// What it is going to look at.
+    pub fn places(&self) -> Vec<Place> {
+        let mut places = vec![(Keyspace::Docs, self.item_key.clone())];
+        places.extend(self.unique.iter().map(|key| (Keyspace::Index, key.clone())));
+        places
+    }
+
+    pub fn decide(&self, draft: &mut Draft<'_>) -> Result<Written> {
         let slot = draft.get(&(Keyspace::Docs, self.item_key.clone()))?;
         let (old, deleted) = match slot.as_ref().map(Slot::decode).transpose()? {
             Some(Slot::Item(row)) => (Some(row), None),
@@ -345,29 +385,35 @@ impl Put<'_> {
             None => (None, None),
         };
         let ts = seconds(draft.head.ts_ms);
-        // An item past its time is gone for everybody, and its rows go with this write.
-        let current = old.as_ref().filter(|row| !row.expired(self.definition.default_ttl, ts));
+        // An item past its time, or deleted with its key, is gone for everybody, and its rows go
+        // with this write.
+        let current = old.as_ref().filter(|row| self.is_alive(draft, &self.item_key, row));
         self.check(current)?;
-        self.check_unique(draft, ts)?;
+        self.check_unique(draft)?;
         let ordinal = match current {
             Some(row) => row.ordinal,
-            None => self.next_ordinal(draft),
+            None => self.ordinal.unwrap_or_else(|| next_ordinal(draft)),
         };
         let mut image = draft.image(old.as_ref())?;
         if let (Some(old), None, true) = (&old, current, draft.history.logs) {
-            let expiry = self.identity().gone(old, true, image.take(), draft);
-            draft.log(&expiry);
+            let expired = !draft.doomed.hides(&self.item_key, old.etag.lsn());
+            let end = self.identity().gone(old, expired, image.take(), draft);
+            draft.log(&end);
         }
         if let Some(etag) = deleted {
             draft.delete_once(Keyspace::Index, keys::tombstone_key(etag));
         }
         let written = self.write(draft, ordinal, ts, old.as_ref())?;
         self.log(draft, current, image, &written.body);
-        Ok((ItemWrite { created: current.is_none(), ..written }, draft.lsn))
+        let indexed = !self.key.definition.indexing.mode_none;
+        let own = |member: &&json::Member<'_>| !is_system_property(&member.key);
+        let terms =
+            if indexed { self.item.document.members().iter().filter(own).count() } else { 0 };
+        Ok(Written { item: ItemWrite { created: current.is_none(), ..written }, terms })
     }
 
     fn identity(&self) -> Identity {
-        identity(self.item_key.clone(), &self.item.id, self.key)
+        identity(self.item_key.clone(), &self.item.id, &self.key.key)
     }
 
     fn log(
@@ -406,18 +452,23 @@ impl Put<'_> {
         }
     }
 
-    fn check_unique(&self, draft: &mut Draft<'_>, ts: u32) -> Result<()> {
+    fn is_alive(&self, draft: &Draft<'_>, item_key: &[u8], row: &Row) -> bool {
+        draft.is_alive(item_key, row, self.key.definition.default_ttl)
+    }
+
+    fn check_unique(&self, draft: &mut Draft<'_>) -> Result<()> {
         for key in &self.unique {
             let holder = draft.get(&(Keyspace::Index, key.clone()))?;
             let Some(holder) = holder.filter(|holder| *holder != self.item_key) else { continue };
-            // A holder past its time is gone for everybody, so it gives way.
+            // A holder that is gone for everybody gives way.
             let row = Slot::item(draft.get(&(Keyspace::Docs, holder.clone()))?.as_ref())?;
-            match row.filter(|row| row.expired(self.definition.default_ttl, ts)) {
+            match row.filter(|row| !self.is_alive(draft, &holder, row)) {
                 Some(row) => {
                     // Unique keys hold within a partition key, so the holder has the same.
-                    let id = holder.slice(self.prefix_bytes..);
+                    let id = holder.slice(self.key.prefix.len()..);
+                    let expired = !draft.doomed.hides(&holder, row.etag.lsn());
                     let holder = Identity { item_key: holder, id, ..self.identity() };
-                    remove_item(draft, &holder, &row, true)?;
+                    remove_item(draft, &holder, &row, expired)?;
                 }
                 None => {
                     return Err(Error::new(
@@ -430,11 +481,6 @@ impl Put<'_> {
         Ok(())
     }
 
-    fn next_ordinal(&self, draft: &mut Draft<'_>) -> u64 {
-        draft.head.ordinal += 1;
-        u64::from(draft.number) << ORDINAL_BITS | draft.head.ordinal
-    }
-
     fn write(
         &self,
         draft: &mut Draft<'_>,
@@ -442,11 +488,11 @@ impl Put<'_> {
         ts: u32,
         old: Option<&Row>,
     ) -> Result<ItemWrite> {
-        let etag = Etag::new(draft.lsn, draft.number, 0, ts);
+        let etag = draft.next_etag(ts);
         let ttl = self.item.ttl.unwrap_or(0);
         self.replace_rows(draft, old)?;
-        let rid = ItemRid { container: self.container.rid, ordinal }.to_string();
-        let self_link = format!("{}docs/{rid}/", self.container.self_link);
+        let rid = ItemRid { container: self.key.container.rid, ordinal }.to_string();
+        let self_link = format!("{}docs/{rid}/", self.key.container.self_link);
         let room = self.item.document.text().len() + 256;
         let mut stored = Change::begin(&self.item_key, draft.head.ts_ms, ttl, room);
         let start = stored.len();
@@ -488,25 +534,39 @@ impl Put<'_> {
     }
 }
 
+fn next_ordinal(draft: &mut Draft<'_>) -> u64 {
+    draft.head.ordinal += 1;
+    full_ordinal(draft.number, draft.head.ordinal)
+}
+
+/// The number of an item by which its rid tells it from all others of its container.
+pub(crate) fn full_ordinal(partition: u32, ordinal: u64) -> u64 {
+    u64::from(partition) << ORDINAL_BITS | ordinal
+}
+
 /// A delete about to be decided.
-struct Delete<'a> {
+pub(crate) struct Delete<'a> {
     id: &'a str,
     conditions: &'a Conditions,
     default_ttl: Option<i32>,
-    identity: Identity,
+    pub identity: Identity,
 }
 
-impl Delete<'_> {
-    fn decide(&self, draft: &mut Draft<'_>, bytes: &mut usize) -> Result<(ItemWrite, u64)> {
+impl<'a> Delete<'a> {
+    pub fn new(key: &Key<'_>, id: &'a str, conditions: &'a Conditions) -> Self {
+        let identity = identity(key.item_key(id), id, &key.key);
+        Self { id, conditions, default_ttl: key.definition.default_ttl, identity }
+    }
+
+    /// Deletes; returns the row of what was deleted.
+    pub fn decide(&self, draft: &mut Draft<'_>) -> Result<Row> {
         let stored = draft.get(&(Keyspace::Docs, self.identity.item_key.clone()))?;
-        let now = seconds(draft.head.ts_ms);
         let row = Slot::item(stored.as_ref())?
-            .filter(|row| !row.expired(self.default_ttl, now))
+            .filter(|row| draft.is_alive(&self.identity.item_key, row, self.default_ttl))
             .ok_or_else(|| not_found(self.id))?;
         check_conditions(self.conditions, &row.etag)?;
         remove_item(draft, &self.identity, &row, false)?;
-        *bytes = row.body_bytes as usize;
-        Ok((ItemWrite { body: Bytes::new(), etag: row.etag, created: false }, draft.lsn))
+        Ok(row)
     }
 }
 
@@ -528,7 +588,7 @@ pub(crate) fn check_conditions(conditions: &Conditions, current: &Etag) -> Resul
     ))
 }
 
-fn not_found(id: &str) -> Error {
+pub(crate) fn not_found(id: &str) -> Error {
     Error::new(Fault::NotFound, format!("there is no item with id '{id}' under this partition key"))
 }
 

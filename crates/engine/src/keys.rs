@@ -13,6 +13,7 @@
 //! Index  'e'…'j'                     → …        index rows of items: see `index::key`
 //! Index  't' <second u32> <item key> → ""       when an item with a time to live of its own expires
 //! Index  'v' <block u64>             → u64      bytes of Log in the block, once it is past
+//! Index  'x' <epk> [<key>]           → Sentence items of a partition key that are gone
 //! Meta   'h'                         → Head     last LSN and counters
 //! Meta   'i'                         → Indexing from which policies the index rows are
 //! Meta   'l'                         → History  what is kept in Log and 'd', and from where on
@@ -108,6 +109,22 @@ pub const EXPIRIES: Bytes = Bytes::from_static(b"t");
 
 /// Where the sizes of the log's blocks begin and end in `Index`.
 pub const LOG_BLOCKS: (Bytes, Bytes) = (Bytes::from_static(b"v"), Bytes::from_static(b"w"));
+
+/// Where the partition keys that are deleted as a whole begin and end in `Index`.
+pub const DOOMED: (Bytes, Bytes) = (Bytes::from_static(b"x"), Bytes::from_static(b"y"));
+
+/// Key in `Index` of a partition key that is deleted as a whole.
+pub fn doomed_key(prefix: &[u8]) -> Bytes {
+    let mut key = BytesMut::with_capacity(1 + prefix.len());
+    key.put_u8(b'x');
+    key.put_slice(prefix);
+    key.freeze()
+}
+
+/// What the items of such a key begin with.
+pub fn doomed_prefix(key: &Bytes) -> Bytes {
+    key.slice(1.min(key.len())..)
+}
 
 /// Key in `Index` of what is left of an item that was deleted under this etag.
 pub fn tombstone_key(etag: Etag) -> Bytes {

@@ -11,12 +11,14 @@
 //! - Readers never wait for writers: they read the view that was published last.
 
 mod api;
+mod batch;
 mod cache;
 mod catalog;
 mod changes;
 mod commit;
 mod container;
 mod cut;
+mod doomed;
 mod env;
 mod feed;
 mod gate;
@@ -29,13 +31,20 @@ mod kind;
 mod listen;
 mod offer;
 mod partition;
+mod patch;
 mod pieces;
+mod places;
+mod predicate;
+mod procedure;
 mod rate;
 mod remove;
 mod select;
 mod source;
+mod transaction;
 mod transfer;
+mod turns;
 mod version;
+mod watch;
 
 pub use api::{
     Answer, At, Changed, ChangesMode, ChangesPage, ChangesRead, ChangesStart, Conditions,
@@ -43,8 +52,12 @@ pub use api::{
     QueryMetrics, QueryPage, Range, RangeLag, Ranges, ReplaceOptions, Resource, ResourcePage,
     Scope,
 };
+pub use batch::{BatchItem, BatchKind, BatchOperation, BatchResult};
 pub use catalog::{Engine, Options};
 pub use changes::ChangesFilter;
 pub use container::Container;
 pub use env::Env;
 pub use kind::Kind;
+pub use procedure::{Logged, ScriptWorkers, Scripts, TriggeredWrite, WriteVerb};
+/// All that this program does when it is started as a worker for scripts.
+pub use script::worker::main as script_worker;

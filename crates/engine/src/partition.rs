@@ -1,6 +1,6 @@
 //! One partition: a span of the key space, its owner in storage, and its single writer.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use arc_swap::ArcSwapOption;
@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use crate::api::{At, storage};
 use crate::cache::Cache;
 use crate::commit::Writer;
+use crate::doomed::Doomed;
 use crate::gate::{Remover, State};
 use crate::history::History;
 use crate::housekeep::Chores;
@@ -36,6 +37,11 @@ pub(crate) struct Partition {
     pub(crate) owner: Arc<dyn Owner>,
     pub(crate) writer: Mutex<Writer>,
     pub(crate) cache: Arc<Cache>,
+    /// Decisions that wait for bodies they have to read.
+    pub(crate) wants_bodies: AtomicUsize,
+    /// Deletes of whole partition keys that were ever submitted, and those that were carried out.
+    pub(crate) dooms: AtomicU64,
+    pub(crate) absolved: AtomicU64,
     /// The newest LSN that has been acknowledged. Every view published from now on has it.
     durable: AtomicU64,
     /// How far background work has come; held while it works.
@@ -50,6 +56,8 @@ pub(crate) struct Partition {
     pub(crate) gate: watch::Sender<State>,
     /// Who waits for changes.
     pub(crate) listeners: Arc<Listeners>,
+    /// Rises when a transaction has ended.
+    pub(crate) released: watch::Sender<u64>,
     /// Present once others own the keys: whoever lets go of the partition last has its rows removed.
     pub(crate) remover: OnceLock<Remover>,
 }
@@ -98,7 +106,9 @@ impl Partition {
             Some(stored) => Indexing::decode(&stored)?,
             None => Indexing::unknown(),
         };
-        let writer = Writer::new(head, history, indexing, view.commit());
+        let doomed = Arc::new(Doomed::read(&*view).await?);
+        let dooms = AtomicU64::new(doomed.len() as u64);
+        let writer = Writer::new(head, history, doomed, indexing, view.commit());
         Ok(Arc::new(Self {
             number,
             range,
@@ -107,6 +117,9 @@ impl Partition {
             owner,
             writer,
             cache,
+            wants_bodies: AtomicUsize::new(0),
+            dooms,
+            absolved: AtomicU64::new(0),
             durable: AtomicU64::new(head.lsn),
             chores: tokio::sync::Mutex::default(),
             seam,
@@ -114,6 +127,7 @@ impl Partition {
             indexing: ArcSwapOption::empty(),
             gate: watch::Sender::new(State::Open),
             listeners: Arc::default(),
+            released: watch::Sender::new(0),
             remover: OnceLock::new(),
         }))
     }
@@ -123,6 +137,14 @@ impl Partition {
         // In this order: an LSN read after the view could be newer than the view.
         let lsn = self.durable.load(Ordering::Acquire);
         (lsn, self.owner.published())
+    }
+
+    /// The same, with the partition keys whose items are gone in that view.
+    pub async fn look(&self) -> Result<(u64, Arc<dyn View>, Doomed)> {
+        let peace = self.peace();
+        let (lsn, view) = self.view();
+        let doomed = self.doomed_in(&*view, peace).await?;
+        Ok((lsn, view, doomed))
     }
 
     /// The newest acknowledged LSN.

@@ -24,11 +24,12 @@ use query::source::{Breath, Chunk, Composite, Document, Entry, IndexPath, PathSt
 use crate::Container;
 use crate::api::{Scope, storage};
 use crate::container::Span;
+use crate::doomed::Doomed;
 use crate::feed::start;
 use crate::index::key::{self, PathId};
 use crate::index::{Indexes, Indexing};
 use crate::item::body_of;
-use crate::keys::{self, Head, Slot};
+use crate::keys::{self, Head, Row, Slot};
 use bounds::Columns;
 use entries::{Hop, Lookup};
 
@@ -49,6 +50,8 @@ pub(crate) struct Part {
     /// The commit that the view ends with.
     head_lsn: u64,
     indexing: Arc<Indexing>,
+    /// Partition keys whose items are gone.
+    doomed: Doomed,
 }
 
 /// See the top of this file.
@@ -80,14 +83,15 @@ impl<'a> Snapshot<'a> {
         }
         let mut parts = Vec::with_capacity(spans.len());
         for span in spans {
-            let (_, view) = span.partition.view();
+            let (_, view, doomed) = span.partition.look().await?;
             let indexing = span.partition.indexing_of(&*view).await?;
             let whole = span.keys == span.partition.span;
             let head = view.get(Keyspace::Meta, &keys::HEAD).await.map_err(storage)?;
             let head = head.map(|stored| Head::decode(&stored)).transpose()?.unwrap_or_default();
             let (items, items_held) = (head.items, head.items);
             let head_lsn = head.lsn;
-            let mut part = Part { span, view, whole, items, items_held, head_lsn, indexing };
+            let mut part =
+                Part { span, view, whole, items, items_held, head_lsn, indexing, doomed };
             part.probe_items().await?;
             parts.push(part);
         }
@@ -170,26 +174,35 @@ impl<'a> Snapshot<'a> {
     async fn body(&self, part: &Part, item: &Bytes) -> Result<Option<Bytes>> {
         let stored = part.view.get(Keyspace::Docs, item).await.map_err(storage)?;
         let Some(row) = Slot::item(stored.as_ref())? else { return Ok(None) };
-        if row.expired(self.definition.default_ttl, self.now_seconds) {
+        if !self.is_alive(part, item, &row) {
             return Ok(None);
         }
         let stored = part.view.get(Keyspace::Feed, &row.feed_key()).await.map_err(storage)?;
         body_of(&row, item, stored.as_ref()).map(Some)
     }
 
-    /// Leaves out the entries of items whose time is over. Where nothing expires, nothing is read.
+    /// Whether an item is there for everybody: neither past its time nor deleted with its key.
+    fn is_alive(&self, part: &Part, item: &[u8], row: &Row) -> bool {
+        !row.expired(self.definition.default_ttl, self.now_seconds)
+            && !part.doomed.hides(item, row.etag.lsn())
+    }
+
+    /// Whether every item of a part that has rows is there for everybody.
+    fn all_alive(&self, part: &Part) -> bool {
+        self.definition.default_ttl.is_none() && part.doomed.len() == 0
+    }
+
+    /// Leaves out the entries of items that are gone. Where nothing goes, nothing is read.
     async fn alive(&self, part: &Part, mut entries: Vec<Entry>) -> Result<Vec<Entry>> {
-        if self.definition.default_ttl.is_none() || entries.is_empty() {
+        if self.all_alive(part) || entries.is_empty() {
             return Ok(entries);
         }
         let items: Vec<Bytes> = entries.iter().map(|entry| entry.item.clone()).collect();
         let stored = part.view.get_many(Keyspace::Docs, &items).await.map_err(storage)?;
         let mut alive = Vec::with_capacity(stored.len());
-        for slot in stored {
+        for (item, slot) in items.iter().zip(stored) {
             let row = Slot::item(slot.as_ref())?;
-            alive.push(
-                row.is_some_and(|row| !row.expired(self.definition.default_ttl, self.now_seconds)),
-            );
+            alive.push(row.is_some_and(|row| self.is_alive(part, item, &row)));
         }
         let mut alive = alive.into_iter();
         entries.retain(|_| alive.next().unwrap_or(false));
@@ -212,7 +225,7 @@ impl<'a> Snapshot<'a> {
             let (mut live, mut bytes, mut cut) = (Vec::new(), 0, false);
             for (key, stored) in &chunk.rows {
                 let Some(row) = Slot::item(Some(stored))? else { continue };
-                if row.expired(self.definition.default_ttl, self.now_seconds) {
+                if !self.is_alive(part, key, &row) {
                     continue;
                 }
                 cut = bytes > 0 && bytes + row.body_bytes as usize > CHUNK_BYTES;
@@ -328,8 +341,8 @@ impl Source for Snapshot<'_> {
             let slots = part.view.get_many(Keyspace::Docs, &wanted).await.map_err(storage)?;
             let (mut rows, mut feed) = (Vec::new(), Vec::new());
             for (at, slot) in places.into_iter().zip(slots) {
-                let row = Slot::item(slot.as_ref())?
-                    .filter(|row| !row.expired(self.definition.default_ttl, self.now_seconds));
+                let row =
+                    Slot::item(slot.as_ref())?.filter(|row| self.is_alive(part, &items[at], row));
                 if let Some(row) = row {
                     feed.push(row.feed_key());
                     rows.push((at, row));

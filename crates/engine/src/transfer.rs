@@ -85,6 +85,7 @@ impl Transfer {
             (Keyspace::Index, run(index::ROWS.0, index::ROWS.1)),
             // Expiries and unique keys lie beside each other.
             (Keyspace::Index, run(keys::EXPIRIES, keys::LOG_BLOCKS.0)),
+            (Keyspace::Index, run(keys::DOOMED.0, keys::DOOMED.1)),
             (Keyspace::Docs, (Bound::Unbounded, Bound::Unbounded)),
         ] {
             self.copy_run(from, all, keyspace, run).await?;
@@ -317,6 +318,7 @@ fn item_key((keyspace, key): &Place, value: &Bytes) -> Result<Bytes> {
         (Keyspace::Log, _) | (Keyspace::Index, Some(b'd')) => Ok(Version::decode(value)?.item_key),
         (Keyspace::Index, Some(b't')) => keys::expiring_item(key),
         (Keyspace::Index, Some(b'u')) => Ok(value.clone()),
+        (Keyspace::Index, Some(b'x')) => Ok(keys::doomed_prefix(key)),
         (Keyspace::Index, _) if index::is_row(key) => {
             index::item_of(key).ok_or_else(|| keys::corrupt("an index row"))
         }

@@ -8,21 +8,23 @@
 
 #![allow(clippy::unwrap_used)] // A test that fails to unwrap has failed.
 
+#[path = "support/simulation.rs"]
+mod support;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use astrarium_engine::{
-    Changed, ChangesMode, ChangesPage, ChangesRead, ChangesStart, Conditions, Container,
-    CreateOptions, Engine, Env, Kind, Link, Operation, Options, ReplaceOptions, Scope,
+    Changed, ChangesMode, ChangesPage, ChangesRead, ChangesStart, Conditions, Container, Engine,
+    Operation, ReplaceOptions, Scope,
 };
 use bytes::Bytes;
 use kv::{Claim, Crashing, Keyspace, PartitionId, Scan, Stores};
 use model::partition_key::{Component, PartitionKey};
-use model::throughput::Throughput;
 use model::token::Position;
 use model::{Error, Fault};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
+use support::{Dice, Disk, create, end, for_each_seed, link, object, with_sync};
 
 const SEEDS: u64 = 40;
 const LIVES: usize = 5;
@@ -33,45 +35,14 @@ const IDS: u64 = 6;
 const ALL: ChangesMode = ChangesMode::AllVersions;
 const DELETES: ChangesMode = ChangesMode::Latest { deletes: true };
 
-/// splitmix64.
-struct Dice(u64);
-
-impl Dice {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-}
-
 type Name = (u64, u64);
 /// Acknowledged writes, in the order of their acknowledgement.
 type Acks = Arc<Mutex<Vec<(Name, u64)>>>;
 
 #[test]
 fn history_has_no_gaps() {
-    let seeds: Vec<u64> = match std::env::var("ASTRARIUM_SEED") {
-        Ok(seed) => vec![seed.parse().expect("ASTRARIUM_SEED is a number")],
-        Err(_) => (0..SEEDS).collect(),
-    };
     let mut totals = Totals::default();
-    for seed in seeds {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let run =
-            std::panic::AssertUnwindSafe(|| runtime.block_on(live_and_die(seed, &mut totals)));
-        if let Err(panic) = std::panic::catch_unwind(run) {
-            eprintln!(
-                "replay with ASTRARIUM_SEED={seed} cargo test -p astrarium-engine --test history_simulation"
-            );
-            std::panic::resume_unwind(panic);
-        }
-    }
+    for_each_seed("history_simulation", SEEDS, async |seed| live_and_die(seed, &mut totals).await);
     eprintln!("{totals:?}");
     let Totals { purged, expired, changes, replays, reseeded } = totals;
     if changes > 10_000 {
@@ -91,23 +62,21 @@ struct Totals {
 
 async fn live_and_die(seed: u64, totals: &mut Totals) {
     let mut dice = Dice(seed);
-    let store = Crashing::manual();
-    let clock = Arc::new(AtomicU64::new(1_700_000_000_000));
+    let disk = Disk::new();
+    let store = &disk.store;
     let acks = Acks::default();
     let (mut followers, mut mirrors) = (Vec::new(), vec![Mirror::default()]);
     for life in 0..LIVES {
-        let options = Options { housekeeping: None, ..Options::default() };
-        let opened = Engine::open(Arc::new(store.clone()), env(&clock), options);
-        let engine = with_sync(&store, opened).await.expect("the account opens after a crash");
+        let engine = disk.open().await;
         if life == 0 {
-            with_sync(&store, set_up(&engine)).await;
+            with_sync(store, set_up(&engine)).await;
         }
         let container = engine.container("db", "c").unwrap();
-        while with_sync(&store, engine.housekeep()).await {}
+        while with_sync(store, engine.housekeep()).await {}
         check(&container, &mut followers, &mut mirrors, &acks, &mut dice, totals).await;
         // Versions are kept from the second life on, and not in the last but one.
         let keep = life != 0 && life != 3;
-        with_sync(&store, redefine(&engine, keep, &mut dice)).await;
+        with_sync(store, redefine(&engine, keep, &mut dice)).await;
         if keep {
             followers.push(Follower::at_now(&container, &acks).await);
         } else {
@@ -116,7 +85,7 @@ async fn live_and_die(seed: u64, totals: &mut Totals) {
         mirrors.push(Mirror::default());
         let mut tasks = Vec::new();
         for round in 0..ROUNDS {
-            clock.fetch_add(dice.below(3000), Ordering::Relaxed);
+            disk.pass(dice.below(3000));
             for writer in 0..WRITERS_PER_ROUND {
                 let number = (life * ROUNDS + round) as u64 * WRITERS_PER_ROUND + writer;
                 let work = write(container.clone(), acks.clone(), number, dice.next());
@@ -128,28 +97,23 @@ async fn live_and_die(seed: u64, totals: &mut Totals) {
                     engine.housekeep().await;
                 }));
             }
-            for _ in 0..dice.below(8) {
-                tokio::task::yield_now().await;
-                store.sync(dice.below(8) as usize);
-            }
+            disk.sync_some(&mut dice, 8).await;
             if let Some(n) = dice.next().checked_rem(followers.len() as u64) {
                 followers[n as usize].read(&container, &acks, &mut dice, totals).await;
             }
             let n = dice.below(mirrors.len() as u64) as usize;
             mirrors[n].read(&container, &mut dice, totals).await;
         }
-        store.crash(dice.below(store.queued() as u64 + 1) as usize);
-        for task in tasks {
-            task.await.expect("no task has failed an assertion");
-        }
+        disk.crash(&mut dice);
+        end(tasks).await;
         drop((container, engine));
         store.reopen();
         if dice.below(3) == 0 {
             // Down for longer than history is kept.
-            clock.fetch_add(90_000, Ordering::Relaxed);
+            disk.pass(90_000);
         }
         for partition in [1, 2] {
-            recount(&store, partition).await;
+            recount(store, partition).await;
         }
     }
 }
@@ -431,33 +395,7 @@ async fn recount(store: &Crashing, partition: u64) {
     assert_eq!(u64_at(head, 40), log_blocks + u64_at(head, 48), "the size of the log");
 }
 
-/// Runs something that waits for durability, with nobody else around to bring it about.
-async fn with_sync<T>(store: &Crashing, work: impl Future<Output = T>) -> T {
-    let mut work = std::pin::pin!(work);
-    loop {
-        tokio::select! {
-            biased;
-            done = &mut work => return done,
-            () = tokio::task::yield_now() => { store.sync(usize::MAX); }
-        }
-    }
-}
-
-fn env(clock: &Arc<AtomicU64>) -> Env {
-    let clock = clock.clone();
-    Env::new(move || clock.load(Ordering::Relaxed), || 4)
-}
-
-fn object(value: Value) -> Map<String, Value> {
-    let Value::Object(map) = value else { panic!("an object is expected") };
-    map
-}
-
 async fn set_up(engine: &Engine) {
-    let account = Link::default();
-    let database = Link(vec![(Kind::Database, "db".into())]);
-    let options = CreateOptions::default();
-    engine.create(&account, Kind::Database, object(json!({"id": "db"})), options).await.unwrap();
     let body = json!({
         "id": "c",
         "partitionKey": {"paths": ["/pk"], "kind": "Hash", "version": 2},
@@ -465,12 +403,10 @@ async fn set_up(engine: &Engine) {
         "defaultTtl": -1,
         "changeFeedPolicy": {"tombstoneDuration": 1},
     });
-    let options = CreateOptions { throughput: Some(Throughput::Manual(20_000)), upsert: false };
-    engine.create(&database, Kind::Container, object(body), options).await.unwrap();
+    create(engine, body, Some(20_000)).await;
 }
 
 async fn redefine(engine: &Arc<Engine>, keep: bool, dice: &mut Dice) {
-    let link = Link(vec![(Kind::Database, "db".into()), (Kind::Container, "c".into())]);
     let mut policy = json!({"tombstoneDuration": 1, "retentionDuration": u64::from(keep)});
     policy["previousImages"] = json!(dice.below(2) == 0);
     if dice.below(2) == 0 {
@@ -478,7 +414,7 @@ async fn redefine(engine: &Arc<Engine>, keep: bool, dice: &mut Dice) {
     }
     let mut body = json!({"id": "c", "changeFeedPolicy": policy});
     body["defaultTtl"] = [json!(-1), json!(20), json!(40)][dice.below(3) as usize].clone();
-    engine.replace(&link, object(body), ReplaceOptions::default()).await.unwrap();
+    engine.replace(&link(), object(body), ReplaceOptions::default()).await.unwrap();
 }
 
 async fn write(container: Arc<Container>, acks: Acks, number: u64, seed: u64) {

@@ -12,20 +12,20 @@
 
 #![allow(clippy::unwrap_used)] // A test that fails to unwrap has failed.
 
+#[path = "support/simulation.rs"]
+mod support;
+
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use astrarium_engine::{
-    ChangesMode, ChangesRead, ChangesStart, Conditions, Container, CreateOptions, Engine, Env,
-    Kind, Link, Options, Page, Scope,
+    ChangesMode, ChangesRead, ChangesStart, Conditions, Container, Engine, Page, Scope,
 };
-use kv::Crashing;
 use model::Fault;
 use model::partition_key::{Component, PartitionKey};
-use model::throughput::Throughput;
 use model::token::{Match, Position};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
+use support::{Dice, Disk, create, end, for_each_seed, with_sync};
 
 const SEEDS: u64 = 40;
 const LIVES: usize = 4;
@@ -33,23 +33,6 @@ const ROUNDS: usize = 30;
 const WRITERS_PER_ROUND: u64 = 12;
 const KEYS: u64 = 5;
 const IDS: u64 = 6;
-
-/// splitmix64.
-struct Dice(u64);
-
-impl Dice {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-}
 
 /// One item's name: its partition key and id.
 type Name = (u64, u64);
@@ -74,37 +57,19 @@ struct Model {
 
 #[test]
 fn no_acknowledged_write_is_lost() {
-    let seeds: Vec<u64> = match std::env::var("ASTRARIUM_SEED") {
-        Ok(seed) => vec![seed.parse().expect("ASTRARIUM_SEED is a number")],
-        Err(_) => (0..SEEDS).collect(),
-    };
-    for seed in seeds {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let run = std::panic::AssertUnwindSafe(|| runtime.block_on(live_and_die(seed)));
-        if let Err(panic) = std::panic::catch_unwind(run) {
-            eprintln!(
-                "replay with ASTRARIUM_SEED={seed} cargo test -p astrarium-engine --test simulation"
-            );
-            std::panic::resume_unwind(panic);
-        }
-    }
+    for_each_seed("simulation", SEEDS, live_and_die);
 }
 
 async fn live_and_die(seed: u64) {
     let mut dice = Dice(seed);
-    let store = Crashing::manual();
-    let clock = Arc::new(AtomicU64::new(1_700_000_000_000));
+    let disk = Disk::new();
+    let store = &disk.store;
     let model = Arc::new(Mutex::new(Model::default()));
     let mut readers = vec![Reader::default(), Reader::default()];
     for life in 0..LIVES {
-        let engine = with_sync(
-            &store,
-            Engine::open(Arc::new(store.clone()), env(&clock), Options::default()),
-        )
-        .await;
-        let engine = engine.expect("the account opens after a crash");
+        let engine = disk.open().await;
         if life == 0 {
-            with_sync(&store, set_up(&engine)).await;
+            with_sync(store, set_up(&engine)).await;
         }
         let container = engine.container("db", "c").unwrap();
         let mut recovered = std::mem::take(&mut *model.lock().unwrap());
@@ -117,65 +82,30 @@ async fn live_and_die(seed: u64) {
         readers.push(Reader::default());
         let mut writers = Vec::new();
         for round in 0..ROUNDS {
-            clock.fetch_add(dice.below(2000), Ordering::Relaxed);
+            disk.pass(dice.below(2000));
             for writer in 0..WRITERS_PER_ROUND {
                 let number = (life * ROUNDS + round) as u64 * WRITERS_PER_ROUND + writer;
                 let work = write(container.clone(), model.clone(), number, dice.next());
                 writers.push(tokio::spawn(work));
             }
-            for _ in 0..dice.below(8) {
-                tokio::task::yield_now().await;
-                store.sync(dice.below(6) as usize);
-            }
+            disk.sync_some(&mut dice, 8).await;
             let reader = dice.below(readers.len() as u64) as usize;
             readers[reader].read(&container, &mut dice).await;
         }
-        let keep = dice.below(store.queued() as u64 + 1) as usize;
-        store.crash(keep);
-        for writer in writers {
-            writer.await.expect("no writer has failed an assertion");
-        }
+        disk.crash(&mut dice);
+        end(writers).await;
         drop((container, engine));
         store.reopen();
     }
 }
 
-/// Runs something that waits for durability, with nobody else around to bring it about.
-async fn with_sync<T>(store: &Crashing, work: impl Future<Output = T>) -> T {
-    let mut work = std::pin::pin!(work);
-    loop {
-        tokio::select! {
-            biased;
-            done = &mut work => return done,
-            () = tokio::task::yield_now() => { store.sync(usize::MAX); }
-        }
-    }
-}
-
-fn env(clock: &Arc<AtomicU64>) -> Env {
-    let clock = clock.clone();
-    Env::new(move || clock.load(Ordering::Relaxed), || 4)
-}
-
-fn object(value: Value) -> Map<String, Value> {
-    let Value::Object(map) = value else { panic!("an object is expected") };
-    map
-}
-
 async fn set_up(engine: &Engine) {
-    let account = Link::default();
-    let database = Link(vec![(Kind::Database, "db".into())]);
-    engine
-        .create(&account, Kind::Database, object(json!({"id": "db"})), CreateOptions::default())
-        .await
-        .unwrap();
     let body = json!({
         "id": "c",
         "partitionKey": {"paths": ["/pk"], "kind": "Hash", "version": 2},
         "uniqueKeyPolicy": {"uniqueKeys": [{"paths": ["/unique"]}]},
     });
-    let options = CreateOptions { throughput: Some(Throughput::Manual(20_000)), upsert: false };
-    engine.create(&database, Kind::Container, object(body), options).await.unwrap();
+    create(engine, body, Some(20_000)).await;
     assert_eq!(engine.container("db", "c").unwrap().ranges().ranges.len(), 2);
 }
 

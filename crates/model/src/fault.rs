@@ -15,12 +15,19 @@ pub struct Error {
     pub fault: Fault,
     /// What was wrong, and what to do about it.
     pub message: String,
+    /// A sub-status other than that of the kind: scripts give their own.
+    pub own_substatus: Option<u32>,
 }
 
 impl Error {
     /// A refusal of the kind given.
     pub fn new(fault: Fault, message: impl Into<String>) -> Self {
-        Self { fault, message: message.into() }
+        Self { fault, message: message.into(), own_substatus: None }
+    }
+
+    /// The sub-status, 0 where there is none.
+    pub fn substatus(&self) -> u32 {
+        self.own_substatus.unwrap_or(self.fault.substatus())
     }
 
     /// Shorthand for the commonest refusal.
@@ -98,6 +105,8 @@ faults! {
     TooLarge = 413, 0, "RequestEntityTooLarge";
     /// A throughput change is under way.
     Locked = 423, 0, "Locked";
+    /// Another operation of the same batch failed.
+    FailedDependency = 424, 0, "FailedDependency";
     /// More request units than provisioned.
     TooManyRequests = 429, 3200, "TooManyRequests";
     /// A conflicting transaction; the same request may succeed at once.

@@ -266,20 +266,34 @@ impl<'a> Elements<'a> {
         let text = if raw.first() == Some(&bracket) { raw } else { &[] };
         Self { text, at: 1 }
     }
+
+    fn next_span(&mut self) -> Option<Range<usize>> {
+        while matches!(self.text.get(self.at), Some(b' ' | b'\n' | b'\r' | b'\t' | b',' | b':')) {
+            self.at += 1;
+        }
+        let span = self.at..scan::skip_value(self.text, self.at);
+        self.text.get(span.clone()).filter(|value| !value.is_empty())?;
+        self.at = span.end;
+        Some(span)
+    }
 }
 
 impl<'a> Iterator for Elements<'a> {
     type Item = &'a [u8];
 
     fn next(&mut self) -> Option<&'a [u8]> {
-        while matches!(self.text.get(self.at), Some(b' ' | b'\n' | b'\r' | b'\t' | b',' | b':')) {
-            self.at += 1;
-        }
-        let end = scan::skip_value(self.text, self.at);
-        let value = self.text.get(self.at..end).filter(|value| !value.is_empty())?;
-        self.at = end;
-        Some(value)
+        self.next_span().map(|span| &self.text[span])
     }
+}
+
+/// Where the raw values directly inside of a raw array or object lie, from its start; in an
+/// object, names and values by turns.
+pub(crate) fn spans(raw: &[u8]) -> impl Iterator<Item = Range<usize>> {
+    let mut walk = Elements::new(
+        raw,
+        raw.first().copied().filter(|byte| matches!(byte, b'{' | b'[')).unwrap_or(b'{'),
+    );
+    std::iter::from_fn(move || walk.next_span())
 }
 
 fn escaped(text: &[u8], at: usize) -> Option<(char, usize)> {

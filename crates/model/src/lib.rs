@@ -11,6 +11,7 @@ pub mod item;
 pub mod json;
 pub mod limits;
 pub mod partition_key;
+pub mod patch;
 pub mod policy;
 pub mod rid;
 pub mod throughput;

@@ -14,6 +14,24 @@ pub const RESOURCE_ID_CHARS: usize = 255;
 pub const PARTITION_KEY_BYTES: usize = 2048;
 /// Levels of a hierarchical partition key.
 pub const PARTITION_KEY_LEVELS: usize = 3;
+/// Operations of one patch.
+pub const PATCH_OPERATIONS: usize = 10;
+/// Operations of one batch.
+pub const BATCH_OPERATIONS: usize = 100;
+/// Largest body of a batch.
+pub const BATCH_BYTES: usize = 2 * 1024 * 1024;
+/// What the operations of one atomic batch may read and write, added up: its largest answer.
+pub const BATCH_RESULT_BYTES: usize = 4 * 1024 * 1024;
+/// Deletes by partition key that one partition may have under way.
+pub const KEY_DELETES: usize = 1000;
+/// Writes of one script.
+pub const SCRIPT_WRITES: usize = 10_000;
+/// Bytes of the items that one script writes, added up.
+pub const SCRIPT_BYTES: usize = 16 * 1024 * 1024;
+/// Bytes of rows, and of bodies where these are kept, that the changes of one script look at.
+pub const SCRIPT_READ_BYTES: usize = 64 * 1024 * 1024;
+/// Scripts that may wait for one that runs under the same partition key.
+pub const SCRIPTS_WAITING: usize = 100;
 /// Unique keys of a container.
 pub const UNIQUE_KEYS: usize = 10;
 /// Paths of one unique key.

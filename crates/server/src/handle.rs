@@ -1,11 +1,13 @@
 //! From an operation to its answer. No arm knows about stored state: the engine does.
 
+mod batch;
 mod changes;
 mod feed;
 mod item;
 mod layout;
 mod operate;
 mod resource;
+mod script;
 
 use std::sync::Arc;
 
@@ -70,6 +72,10 @@ pub async fn handle(call: &Call<'_>) -> Result<Reply> {
         Operation::ReadItem => item::read(call).await,
         Operation::ReplaceItem => item::replace(call).await,
         Operation::DeleteItem => item::delete(call).await,
+        Operation::PatchItem => Box::pin(item::patch(call)).await,
+        Operation::Batch => Box::pin(batch::execute(call)).await,
+        Operation::DeleteKey => Box::pin(batch::delete_key(call)).await,
+        Operation::Execute => Box::pin(script::execute(call)).await,
         Operation::ReadItems => feed::read(call).await,
         Operation::ReadChanges => Box::pin(changes::read(call)).await,
         Operation::SplitRange => Box::pin(layout::split(call)).await,

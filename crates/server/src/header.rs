@@ -16,6 +16,8 @@ headers! {
     ACTIVITY_ID = "x-ms-activity-id";
     ALT_CONTENT_PATH = "x-ms-alt-content-path";
     AUTOPILOT = "x-ms-cosmos-offer-autopilot-settings";
+    BATCH_ATOMIC = "x-ms-cosmos-batch-atomic";
+    BATCH_GO_ON = "x-ms-cosmos-batch-continue-on-error";
     CONSISTENCY = "x-ms-consistency-level";
     CONTENT_PATH = "x-ms-content-path";
     CONTINUATION = "x-ms-continuation";
@@ -52,6 +54,8 @@ headers! {
     READ_KEY_TYPE = "x-ms-read-key-type";
     REQUEST_CHARGE = "x-ms-request-charge";
     RETRY_AFTER_MS = "x-ms-retry-after-ms";
+    SCRIPT_LOG = "x-ms-documentdb-script-log-results";
+    SCRIPT_LOGGING = "x-ms-documentdb-script-enable-logging";
     SESSION_TOKEN = "x-ms-session-token";
     START_EPK = "x-ms-start-epk";
     SUBSTATUS = "x-ms-substatus";

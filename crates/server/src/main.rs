@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use engine::Engine;
+use engine::{Engine, ScriptWorkers, Scripts};
 use server::ask::Ask;
 use server::settings::{self, Loaded, Settings, Verb, WELL_KNOWN_KEY};
 use server::{Options, Server, log, store, tls};
@@ -15,7 +15,13 @@ use server::{Options, Server, log, store, tls};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// The argument by which the server starts itself as a worker that runs scripts.
+const SCRIPT_WORKER: &str = "script-worker";
+
 fn main() -> ExitCode {
+    if std::env::args_os().nth(1).is_some_and(|word| word == SCRIPT_WORKER) {
+        return engine::script_worker();
+    }
     let mut arguments =
         std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).peekable();
     if arguments.next_if(|word| word == "query").is_some() {
@@ -141,8 +147,20 @@ async fn open(settings: &Settings) -> Result<Arc<Engine>, String> {
         true => store::Place::Memory,
         false => store::Place::Directory { path: &settings.data_dir, sync: settings.sync },
     };
-    let opened = store::open(place, settings.enforce_throughput, settings.cache_mb << 20).await;
+    let scripts = scripts(settings)?;
+    let cache_bytes = settings.cache_mb << 20;
+    let opened = store::open(place, settings.enforce_throughput, cache_bytes, scripts).await;
     opened.map_err(|e| format!("cannot open the data: {}", e.message))
+}
+
+/// Workers for scripts: this program again, in another role.
+fn scripts(settings: &Settings) -> Result<Option<Arc<dyn Scripts>>, String> {
+    if settings.script_workers == 0 {
+        return Ok(None);
+    }
+    let program = std::env::current_exe().map_err(|e| format!("cannot find this program: {e}"))?;
+    let (workers, time) = (settings.script_workers, settings.script_timeout);
+    Ok(Some(ScriptWorkers { program, argument: SCRIPT_WORKER, workers, time }.start()))
 }
 
 fn server(settings: &Settings, engine: Arc<Engine>, port: u16) -> Result<Arc<Server>, String> {

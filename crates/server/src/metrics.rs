@@ -12,7 +12,7 @@ use crate::route::Operation;
 const BUCKETS_US: [u64; 8] = [100, 500, 1_000, 5_000, 25_000, 100_000, 500_000, 2_500_000];
 /// Rows: operations of their own, seven for each kind of resource, and one for requests that
 /// no route took.
-const OWN: usize = 19;
+const OWN: usize = 23;
 const PER_KIND: usize = 7;
 const ROWS: usize = OWN + PER_KIND * Kind::ALL.len();
 
@@ -202,6 +202,10 @@ const OWN_NAMES: [&str; OWN] = [
     "read_changes",
     "read_lag",
     "layout",
+    "patch_item",
+    "batch",
+    "delete_key",
+    "execute",
 ];
 const KIND_NAMES: [&str; PER_KIND] =
     ["create", "upsert", "list", "query", "read", "replace", "delete"];
@@ -227,6 +231,10 @@ fn row_of(operation: Operation) -> usize {
         Operation::ReadChanges => 16,
         Operation::ReadLag => 17,
         Operation::SplitRange | Operation::MergeRanges => 18,
+        Operation::PatchItem => 19,
+        Operation::Batch => 20,
+        Operation::DeleteKey => 21,
+        Operation::Execute => 22,
         Operation::Create(kind) => of_kind(0, kind),
         Operation::Upsert(kind) => of_kind(1, kind),
         Operation::List(kind) => of_kind(2, kind),

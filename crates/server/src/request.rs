@@ -3,6 +3,7 @@
 //! What a client wrote wrongly is refused here, with the header's name in the message;
 //! below, nobody looks at a header again.
 
+pub mod batch;
 pub mod changes;
 
 use bytes::Bytes;
@@ -196,16 +197,26 @@ impl<'a> Headers<'a> {
         }
     }
 
-    /// Triggers change what a write does, so a write that names one must not go on without it.
-    pub fn refuse_triggers(self) -> Result<()> {
-        for name in [&header::PRE_TRIGGER, &header::POST_TRIGGER] {
-            if self.text(name)?.is_some_and(|text| !text.is_empty()) {
-                return Err(Error::bad_request(format!(
-                    "running triggers is not supported by this version of the server: leave out {name}"
-                )));
+    /// The triggers that a write names: before it, and after it. The header is a list, of which
+    /// one may be.
+    pub fn triggers(self) -> Result<(Option<&'a str>, Option<&'a str>)> {
+        let one = |name: &HeaderName| match self.text(name)?.filter(|text| !text.is_empty()) {
+            Some(text) if text.contains(',') => {
+                Err(wrong(name, text, "must name one trigger; only one runs"))
             }
+            named => Ok(named),
+        };
+        Ok((one(&header::PRE_TRIGGER)?, one(&header::POST_TRIGGER)?))
+    }
+
+    /// Batches run no triggers, so one that names some must not go on without them.
+    pub fn refuse_triggers(self) -> Result<()> {
+        match self.triggers()? {
+            (None, None) => Ok(()),
+            _ => Err(Error::bad_request(
+                "a patch or batch runs no triggers: leave their headers out",
+            )),
         }
-        Ok(())
     }
 }
 

@@ -51,6 +51,14 @@ pub enum Operation {
     ReplaceItem,
     /// Deletes an item.
     DeleteItem,
+    /// Changes parts of an item.
+    PatchItem,
+    /// Runs several operations on items.
+    Batch,
+    /// Deletes all items of a partition key.
+    DeleteKey,
+    /// Runs a stored procedure.
+    Execute,
     /// Reads all items, page by page.
     ReadItems,
     /// Reads what has changed.
@@ -110,6 +118,10 @@ impl Operation {
             | Self::UpsertItem
             | Self::ReplaceItem
             | Self::DeleteItem
+            | Self::PatchItem
+            | Self::Batch
+            | Self::DeleteKey
+            | Self::Execute
             | Self::SplitRange
             | Self::MergeRanges
             | Self::Refuse(_) => Access::Write,
@@ -242,7 +254,7 @@ const ROUTES: &[(Verb, &str, Operation)] = &[
     (Verb::Get, "dbs/*/colls/*/sprocs/*", Op::Read(StoredProcedure)),
     (Verb::Put, "dbs/*/colls/*/sprocs/*", Op::Replace(StoredProcedure)),
     (Verb::Delete, "dbs/*/colls/*/sprocs/*", Op::Delete(StoredProcedure)),
-    (Verb::Post, "dbs/*/colls/*/sprocs/*", Op::Refuse("running stored procedures")),
+    (Verb::Post, "dbs/*/colls/*/sprocs/*", Op::Execute),
 
     (Verb::Post, "dbs/*/colls/*/triggers", Op::Create(Trigger)),
     (Verb::Upsert, "dbs/*/colls/*/triggers", Op::Upsert(Trigger)),
@@ -268,12 +280,12 @@ const ROUTES: &[(Verb, &str, Operation)] = &[
     (Verb::Delete, "dbs/*/colls/*/conflicts/*", Op::MissingConflict),
     (Verb::Post, "dbs/*/colls/*/operations/split", Op::SplitRange),
     (Verb::Post, "dbs/*/colls/*/operations/merge", Op::MergeRanges),
-    (Verb::Post, "dbs/*/colls/*/operations/partitionkeydelete", Op::Refuse("deleting by partition key")),
+    (Verb::Post, "dbs/*/colls/*/operations/partitionkeydelete", Op::DeleteKey),
 
     (Verb::Get, "dbs/*/colls/*/docs/*", Op::ReadItem),
     (Verb::Put, "dbs/*/colls/*/docs/*", Op::ReplaceItem),
     (Verb::Delete, "dbs/*/colls/*/docs/*", Op::DeleteItem),
-    (Verb::Patch, "dbs/*/colls/*/docs/*", Op::Refuse("patching items")),
+    (Verb::Patch, "dbs/*/colls/*/docs/*", Op::PatchItem),
     (Verb::Post, "dbs/*/colls/*/docs", Op::CreateItem),
     (Verb::Upsert, "dbs/*/colls/*/docs", Op::UpsertItem),
     (Verb::Get, "dbs/*/colls/*/docs", Op::ReadItems),
@@ -281,7 +293,7 @@ const ROUTES: &[(Verb, &str, Operation)] = &[
     (Verb::Plan, "dbs/*/colls/*/docs", Op::QueryPlan),
     (Verb::Changes, "dbs/*/colls/*/docs", Op::ReadChanges),
     (Verb::ChangesQuery, "dbs/*/colls/*/docs", Op::ReadChanges),
-    (Verb::Batch, "dbs/*/colls/*/docs", Op::Refuse("a batch")),
+    (Verb::Batch, "dbs/*/colls/*/docs", Op::Batch),
 ];
 
 struct Route {
@@ -374,15 +386,16 @@ mod tests {
             "POST /dbs/a/colls/b/docs x-ms-documentdb-isquery x-ms-cosmos-is-query-plan-request",
             "QueryPlan a b",
         );
-        check("POST /dbs/a/colls/b/docs x-ms-cosmos-is-batch-request", "Refuse(\"a batch\") a b");
+        check("POST /dbs/a/colls/b/docs x-ms-cosmos-is-batch-request", "Batch a b");
         check("GET /dbs/a/colls/b/docs a-im=Incremental", "ReadChanges a b");
         check(
             "POST /dbs/a/colls/b/docs a-im=Incremental x-ms-documentdb-isquery",
-            "Refuse(\"a filter on the change feed\") a b",
+            "ReadChanges a b",
         );
         check("GET /dbs/a/colls/b/docs/c a-im=Incremental", "ReadItem a b c");
         check("GET /dbs/a/colls/b/lag", "ReadLag a b");
         check("POST /dbs/a/colls/b/operations/split", "SplitRange a b split");
+        check("POST /dbs/a/colls/b/sprocs/s", "Execute a b s");
         check("GET /dbs/a/colls/b/pkranges a-im=Incremental", "ReadRanges a b");
         check("POST /dbs/a/colls/b/docs x-ms-documentdb-is-upsert=perhaps", "400");
     }
@@ -395,14 +408,14 @@ mod tests {
         check("GET /dbs/a/colls/b/docs/x+y%20%C3%A9%25", "ReadItem a b x+y é%");
         check("GET /dbs/a/colls/b/docs/x%2Fy", "ReadItem a b x/y");
         check("PUT /offers/Ab12", "Replace(Offer) Ab12");
-        check("PATCH /dbs/a/colls/b/docs/c", "Refuse(\"patching items\") a b c");
+        check("PATCH /dbs/a/colls/b/docs/c", "PatchItem a b c");
         check(
             "POST /dbs/a/users/u/permissions x-ms-documentdb-is-upsert",
             "Upsert(Permission) a u",
         );
         check(
             "POST /dbs/a/colls/b/operations/partitionkeydelete",
-            "Refuse(\"deleting by partition key\") a b partitionkeydelete",
+            "DeleteKey a b partitionkeydelete",
         );
     }
 

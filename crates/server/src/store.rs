@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use engine::{Engine, Env, Options};
+use engine::{Engine, Env, Options, Scripts};
 use kv::{Durability, LocalOptions};
 
 /// Where the data is, and how careful to be with it.
@@ -26,6 +26,7 @@ pub async fn open(
     place: Place<'_>,
     enforce_throughput: bool,
     cache_bytes: usize,
+    scripts: Option<Arc<dyn Scripts>>,
 ) -> model::Result<Arc<Engine>> {
     let items_bytes = cache_bytes / 3;
     let stores = match place {
@@ -37,7 +38,8 @@ pub async fn open(
             kv::open_local(&path.join("store"), options).map_err(refused)?
         }
     };
-    let options = Options { enforce_throughput, cache_bytes: items_bytes, ..Options::default() };
+    let cache_bytes = items_bytes;
+    let options = Options { enforce_throughput, cache_bytes, scripts, ..Options::default() };
     Engine::open(stores, Env::system(), options).await
 }
 

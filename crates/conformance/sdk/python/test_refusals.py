@@ -16,21 +16,5 @@ def refused(call):
     assert error.value.message
 
 
-def test_patch(container, item):
-    refused(lambda: container.patch_item("1", "a", [{"op": "set", "path": "/n", "value": 1}]))
-
-
-def test_batch(container):
-    with pytest.raises((exceptions.CosmosHttpResponseError, exceptions.CosmosBatchOperationError)):
-        container.execute_item_batch([("create", ({"id": "2", "pk": "a"},))], "a")
-    with pytest.raises(exceptions.CosmosResourceNotFoundError):
-        container.read_item("2", "a")
-
-
-def test_running_a_stored_procedure(container):
-    container.scripts.create_stored_procedure({"id": "s", "body": "function () {}"})
-    refused(lambda: container.scripts.execute_stored_procedure("s", partition_key="a"))
-
-
 def test_queries_of_later_versions(container, item):
     refused(lambda: list(container.query_items("SELECT VALUE MAX(c.x) FROM c ORDER BY c.x", partition_key="a")))

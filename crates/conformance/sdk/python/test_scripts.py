@@ -1,4 +1,4 @@
-"""Scripts are kept; running them comes later."""
+"""Scripts are kept, listed, replaced and deleted."""
 
 import pytest
 from azure.cosmos import exceptions

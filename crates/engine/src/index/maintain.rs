@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use foldhash::{HashMap, HashMapExt};
 use kv::{Keyspace, Op};
 use model::Result;
 
@@ -21,6 +22,9 @@ pub(crate) enum Moved {
     /// It stays, and its rows are to become those of the current policy.
     Rebuilt(Bytes),
 }
+
+/// Up to here comparing is cheaper than hashing.
+const FEW: usize = 16;
 
 /// What becomes of one item.
 struct Turn {
@@ -70,6 +74,8 @@ pub(crate) fn maintain(
 /// Each item once: as it was before the commit, and as it is after.
 fn turns(moved: &[Moved]) -> Result<Vec<Turn>> {
     let mut turns: Vec<Turn> = Vec::with_capacity(1);
+    // Of all turns, once a commit has so many that comparing would show.
+    let mut places: HashMap<Bytes, usize> = HashMap::new();
     for one in moved {
         let (Moved::Added(stored) | Moved::Removed(stored) | Moved::Rebuilt(stored)) = one;
         let Change { item_key, body, .. } = Change::decode(stored)?;
@@ -79,10 +85,18 @@ fn turns(moved: &[Moved]) -> Result<Vec<Turn>> {
             Moved::Removed(_) => (body, None),
             Moved::Rebuilt(_) => (body.clone(), body),
         };
-        // Commits are small; only a batch of the background has more than a few.
-        match turns.iter_mut().rev().find(|turn| turn.item_key == item_key) {
-            Some(turn) => turn.new = new,
+        let at = if turns.len() <= FEW {
+            turns.iter().rposition(|turn| turn.item_key == item_key)
+        } else {
+            places.get(&item_key).copied()
+        };
+        match at {
+            Some(at) => turns[at].new = new,
             None => turns.push(Turn { item_key, old, new }),
+        }
+        for (at, turn) in turns.iter().enumerate().skip(places.len()).filter(|_| turns.len() > FEW)
+        {
+            places.insert(turn.item_key.clone(), at);
         }
     }
     Ok(turns)

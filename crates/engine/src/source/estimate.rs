@@ -74,7 +74,8 @@ impl Snapshot<'_> {
     /// How many entries there are, where rows can be counted as they stand.
     pub(super) async fn entries_count(&self, lookup: &Lookup) -> Result<Option<u64>> {
         let scoped = self.parts.iter().all(|part| part.whole) || lookup.is_exact();
-        if self.definition.default_ttl.is_some() || !scoped || !lookup.counts() {
+        let settled = self.parts.iter().all(|part| self.all_alive(part));
+        if !settled || !scoped || !lookup.counts() {
             return Ok(None);
         }
         let mut count = 0;

@@ -19,25 +19,24 @@
 
 mod reader;
 mod rows;
+#[path = "../support/simulation.rs"]
+mod support;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use astrarium_engine::{
-    ChangesMode, Conditions, Container, CreateOptions, Engine, Env, Kind, Link, Options, Page,
-    ReplaceOptions, Scope,
-};
+use astrarium_engine::{ChangesMode, Conditions, Container, Engine, Page, ReplaceOptions, Scope};
 use bytes::Bytes;
-use kv::Crashing;
 use model::Fault;
 use model::epk::{Epk, EpkRange};
 use model::partition_key::{Component, PartitionKey};
 use model::token::{Session, session_token};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use reader::{Reader, new_readers, version_of};
 use rows::check_rows;
+use support::{Dice, Disk, create, end, for_each_seed, link, object, with_sync};
 
 const SEEDS: u64 = 60;
 const LIVES: usize = 4;
@@ -48,23 +47,6 @@ const IDS: u64 = 5;
 const LATEST: ChangesMode = ChangesMode::Latest { deletes: false };
 const DELETES: ChangesMode = ChangesMode::Latest { deletes: true };
 const ALL: ChangesMode = ChangesMode::AllVersions;
-
-/// splitmix64.
-struct Dice(u64);
-
-impl Dice {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-}
 
 /// One item's name: its partition key and id.
 type Name = (u64, u64);
@@ -150,22 +132,8 @@ struct Totals {
 
 #[test]
 fn layouts_change_and_nothing_is_lost() {
-    let seeds: Vec<u64> = match std::env::var("ASTRARIUM_SEED") {
-        Ok(seed) => vec![seed.parse().expect("ASTRARIUM_SEED is a number")],
-        Err(_) => (0..SEEDS).collect(),
-    };
     let mut totals = Totals::default();
-    for seed in seeds {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let run =
-            std::panic::AssertUnwindSafe(|| runtime.block_on(live_and_die(seed, &mut totals)));
-        if let Err(panic) = std::panic::catch_unwind(run) {
-            eprintln!(
-                "replay with ASTRARIUM_SEED={seed} cargo test -p astrarium-engine --test layout_simulation"
-            );
-            std::panic::resume_unwind(panic);
-        }
-    }
+    for_each_seed("layout_simulation", SEEDS, async |seed| live_and_die(seed, &mut totals).await);
     eprintln!("{totals:?}");
     let Totals { exchanges, changes, expired, refused, replays, since } = totals;
     if changes > 100_000 {
@@ -188,16 +156,16 @@ fn a_crash_after_any_batch_leaves_a_whole_layout() {
 
 /// Crashes after some batches of a split, or merge; false when it was done before.
 async fn crash_after(batches: usize, merge: bool) -> bool {
-    let (store, clock) = (Crashing::manual(), Arc::new(AtomicU64::new(1_700_000_000_000)));
-    let open = || Engine::open(Arc::new(store.clone()), env(&clock), options());
-    let engine = with_sync(&store, open()).await.unwrap();
-    with_sync(&store, set_up(&engine, 0)).await;
-    let world = Arc::new(World::new(engine.container("db", "c").unwrap(), 1, &clock));
+    let disk = Disk::new();
+    let (store, clock) = (&disk.store, &disk.clock);
+    let engine = disk.open().await;
+    with_sync(store, set_up(&engine, 0)).await;
+    let world = Arc::new(World::new(engine.container("db", "c").unwrap(), 1, clock));
     for number in 0..60 {
-        with_sync(&store, write(world.clone(), number, number)).await;
+        with_sync(store, write(world.clone(), number, number)).await;
     }
     if merge {
-        with_sync(&store, engine.split(&link(), "0")).await.unwrap();
+        with_sync(store, engine.split(&link(), "0")).await.unwrap();
     }
     let change = tokio::spawn({
         let engine = engine.clone();
@@ -220,8 +188,8 @@ async fn crash_after(batches: usize, merge: bool) -> bool {
     end(tasks).await;
     let _ = change.await;
     store.reopen();
-    with_sync(&store, check_rows(&store)).await;
-    let engine = with_sync(&store, open()).await.unwrap();
+    with_sync(store, check_rows(store)).await;
+    let engine = disk.open().await;
     let container = engine.container("db", "c").unwrap();
     let writes = world.writes.lock().unwrap().clone();
     let world = world.reborn(container.clone());
@@ -239,15 +207,11 @@ async fn crash_after(batches: usize, merge: bool) -> bool {
     unfinished
 }
 
-fn options() -> Options {
-    Options { housekeeping: None, ..Options::default() }
-}
-
 async fn live_and_die(seed: u64, totals: &mut Totals) {
     let mut dice = Dice(seed);
     let levels = if seed % 3 == 2 { 2 } else { 1 };
-    let store = Crashing::manual();
-    let clock = Arc::new(AtomicU64::new(1_700_000_000_000));
+    let disk = Disk::new();
+    let store = &disk.store;
     let mut readers: Vec<Reader> = Vec::new();
     let mut recovered: HashMap<Name, Option<u64>> = HashMap::new();
     let mut before: Option<Arc<World>> = None;
@@ -255,18 +219,17 @@ async fn live_and_die(seed: u64, totals: &mut Totals) {
     let refusals = Arc::new(Mutex::new(Vec::new()));
     for life in 0..=LIVES {
         if life > 0 {
-            with_sync(&store, check_rows(&store)).await;
+            with_sync(store, check_rows(store)).await;
         }
-        let engine = Engine::open(Arc::new(store.clone()), env(&clock), options());
-        let engine = with_sync(&store, engine).await.expect("the account opens after a crash");
+        let engine = disk.open().await;
         if life == 0 {
-            with_sync(&store, set_up(&engine, seed)).await;
+            with_sync(store, set_up(&engine, seed)).await;
         }
         let container = engine.container("db", "c").unwrap();
         let housekept = dice.below(2) == 0;
-        while housekept && with_sync(&store, engine.housekeep()).await {}
+        while housekept && with_sync(store, engine.housekeep()).await {}
         let (world, last) = match &before {
-            None => (World::new(container, levels, &clock), BTreeMap::new()),
+            None => (World::new(container, levels, &disk.clock), BTreeMap::new()),
             Some(before) => (before.reborn(container), before.writes.lock().unwrap().clone()),
         };
         let world = Arc::new(World { housekept, ..world });
@@ -282,11 +245,11 @@ async fn live_and_die(seed: u64, totals: &mut Totals) {
             break;
         }
         if !keeps_all(seed) {
-            with_sync(&store, redefine(&engine, &mut dice)).await;
+            with_sync(store, redefine(&engine, &mut dice)).await;
         }
         readers.extend(new_readers(&world, &mut dice));
         live(
-            &store,
+            &disk,
             &engine,
             &world,
             &mut readers,
@@ -299,7 +262,7 @@ async fn live_and_die(seed: u64, totals: &mut Totals) {
         store.reopen();
         if dice.below(4) == 0 {
             // Down for longer than history is kept.
-            clock.fetch_add(90_000, Ordering::Relaxed);
+            disk.pass(90_000);
         }
     }
     let refusals = refusals.lock().unwrap();
@@ -310,7 +273,7 @@ async fn live_and_die(seed: u64, totals: &mut Totals) {
 
 /// Writers, readers, changes of the layout and housekeeping, until the store crashes.
 async fn live(
-    store: &Crashing,
+    disk: &Disk,
     engine: &Arc<Engine>,
     world: &Arc<World>,
     readers: &mut [Reader],
@@ -321,7 +284,7 @@ async fn live(
     let mut tasks = Vec::new();
     let mut layout: Option<usize> = None;
     for round in 0..ROUNDS {
-        world.clock.fetch_add(dice.below(2000), Ordering::Relaxed);
+        disk.pass(dice.below(2000));
         for writer in 0..WRITERS_PER_ROUND {
             let number = (life * ROUNDS + round) as u64 * WRITERS_PER_ROUND + writer;
             tasks.push(tokio::spawn(write(world.clone(), number, dice.next())));
@@ -343,65 +306,18 @@ async fn live(
                 engine.housekeep().await;
             }));
         }
-        for _ in 0..dice.below(12) {
-            tokio::task::yield_now().await;
-            store.sync(dice.below(8) as usize);
-        }
+        disk.sync_some(dice, 12).await;
         for _ in 0..2 {
             let reader = dice.below(readers.len() as u64) as usize;
             readers[reader].read(world, dice, totals).await;
         }
     }
     world.crashed.store(true, Ordering::Relaxed);
-    store.crash(dice.below(store.queued() as u64 + 1) as usize);
+    disk.crash(dice);
     end(tasks).await;
 }
 
-/// After a crash everybody comes to an end, and nobody in panic.
-async fn end(tasks: Vec<tokio::task::JoinHandle<()>>) {
-    let mut patience = 10_000;
-    for task in tasks {
-        while !task.is_finished() {
-            tokio::task::yield_now().await;
-            patience -= 1;
-            assert!(patience > 0, "somebody waits for ever");
-        }
-        if let Err(panic) = task.await {
-            std::panic::resume_unwind(panic.into_panic());
-        }
-    }
-}
-
-/// Runs something that waits for durability, with nobody else around to bring it about.
-async fn with_sync<T>(store: &Crashing, work: impl Future<Output = T>) -> T {
-    let mut work = std::pin::pin!(work);
-    loop {
-        tokio::select! {
-            biased;
-            done = &mut work => return done,
-            () = tokio::task::yield_now() => { store.sync(usize::MAX); }
-        }
-    }
-}
-
-fn env(clock: &Arc<AtomicU64>) -> Env {
-    let clock = clock.clone();
-    Env::new(move || clock.load(Ordering::Relaxed), || 4)
-}
-
-fn object(value: Value) -> Map<String, Value> {
-    let Value::Object(map) = value else { panic!("an object is expected") };
-    map
-}
-
-fn link() -> Link {
-    Link(vec![(Kind::Database, "db".into()), (Kind::Container, "c".into())])
-}
-
 async fn set_up(engine: &Engine, seed: u64) {
-    let database = Link(vec![(Kind::Database, "db".into())]);
-    let body = object(json!({"id": "db"}));
-    engine.create(&Link::default(), Kind::Database, body, CreateOptions::default()).await.unwrap();
     let key = match seed % 3 {
         0 => json!({"paths": ["/pk"], "kind": "Hash", "version": 2}),
         1 => json!({"paths": ["/pk"], "kind": "Hash", "version": 1}),
@@ -423,10 +339,7 @@ async fn set_up(engine: &Engine, seed: u64) {
         1 | 2 => body["defaultTtl"] = json!(-1),
         _ => body["defaultTtl"] = json!(25),
     }
-    engine
-        .create(&database, Kind::Container, object(body), CreateOptions::default())
-        .await
-        .unwrap();
+    create(engine, body, None).await;
 }
 
 /// Whether a seed keeps all history.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use astrarium_engine::{
     Changed, ChangesMode, ChangesPage, ChangesRead, ChangesStart, Conditions, Container,
-    CreateOptions, Engine, Env, Kind, Link, Options, ReplaceOptions, Scope,
+    CreateOptions, Engine, Env, Kind, Link, Options, ReplaceOptions, Scope, Scripts,
 };
 use kv::{Claim, Crashing, Keyspace, PartitionId, Scan, Stores};
 use model::Result;
@@ -23,8 +23,13 @@ pub struct Account {
 impl Account {
     /// An account with the container `db/c`.
     pub async fn with(policy: Value) -> Self {
+        Self::with_scripts(policy, None).await
+    }
+
+    /// The same, with something that runs scripts.
+    pub async fn with_scripts(policy: Value, scripts: Option<Arc<dyn Scripts>>) -> Self {
         let (store, clock) = (Crashing::auto(), Arc::new(AtomicU64::new(1_700_000_000_000)));
-        let engine = open(&store, &clock).await;
+        let engine = open(&store, &clock, scripts).await;
         let account = Self { store, engine, clock };
         let none = CreateOptions::default();
         let (database, container) = (object(json!({"id": "db"})), body(policy));
@@ -37,7 +42,7 @@ impl Account {
     pub async fn restart(&mut self) {
         self.store.crash(0);
         self.store.reopen();
-        self.engine = open(&self.store, &self.clock).await;
+        self.engine = open(&self.store, &self.clock, None).await;
     }
 
     pub fn container(&self) -> Arc<Container> {
@@ -122,14 +127,18 @@ pub fn word(change: &Changed) -> String {
     }
 }
 
-async fn open(store: &Crashing, clock: &Arc<AtomicU64>) -> Arc<Engine> {
+async fn open(
+    store: &Crashing,
+    clock: &Arc<AtomicU64>,
+    scripts: Option<Arc<dyn Scripts>>,
+) -> Arc<Engine> {
     let clock = clock.clone();
     let env = Env::new(move || clock.load(Ordering::Relaxed), || 7);
-    let options = Options { housekeeping: None, ..Options::default() };
+    let options = Options { housekeeping: None, scripts, ..Options::default() };
     Engine::open(Arc::new(store.clone()), env, options).await.unwrap()
 }
 
-fn link(names: &[&str]) -> Link {
+pub fn link(names: &[&str]) -> Link {
     let kinds = [Kind::Database, Kind::Container];
     Link(kinds.into_iter().zip(names.iter().map(|name| (*name).to_owned())).collect())
 }

@@ -84,6 +84,10 @@ fn check_partition_key(claim: &Claim<'_>, permission: &Resource) -> Result<()> {
             | Operation::ReadItem
             | Operation::ReplaceItem
             | Operation::DeleteItem
+            | Operation::PatchItem
+            | Operation::Batch
+            | Operation::DeleteKey
+            | Operation::Execute
             | Operation::ReadItems
             | Operation::ReadChanges
             | Operation::ReadLag

@@ -1,8 +1,9 @@
 //! Items, one at a time.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
-use engine::{Answer, Container, ItemWrite};
+use engine::{Answer, Container, ItemWrite, TriggeredWrite, WriteVerb};
 use hyper::StatusCode;
 use model::partition_key::PartitionKey;
 use model::rid::ItemRid;
@@ -16,12 +17,20 @@ use crate::wire;
 
 pub async fn create(call: &Call<'_>) -> Result<Reply> {
     let (container, write) = begin(call)?;
+    if let Some(triggers) = write.triggers {
+        return Box::pin(triggered(call, &container, WriteVerb::Create, None, write, triggers))
+            .await;
+    }
     let answer = container.create_item(write.key, call.body.clone(), &write.conditions).await?;
     Ok(written(&container, answer, write.minimal))
 }
 
 pub async fn upsert(call: &Call<'_>) -> Result<Reply> {
     let (container, write) = begin(call)?;
+    if let Some(triggers) = write.triggers {
+        return Box::pin(triggered(call, &container, WriteVerb::Upsert, None, write, triggers))
+            .await;
+    }
     let answer = container.upsert_item(write.key, call.body.clone(), &write.conditions).await?;
     Ok(written(&container, answer, write.minimal))
 }
@@ -29,14 +38,31 @@ pub async fn upsert(call: &Call<'_>) -> Result<Reply> {
 pub async fn replace(call: &Call<'_>) -> Result<Reply> {
     let (container, write) = begin(call)?;
     let id = item_id(call, &container, write.key.as_ref()).await?;
+    if let Some(triggers) = write.triggers {
+        let id = Some(id.into_owned());
+        return Box::pin(triggered(call, &container, WriteVerb::Replace, id, write, triggers))
+            .await;
+    }
     let body = call.body.clone();
     let answer = container.replace_item(&id, write.key, body, &write.conditions).await?;
+    Ok(written(&container, answer, write.minimal))
+}
+
+pub async fn patch(call: &Call<'_>) -> Result<Reply> {
+    call.headers.refuse_triggers()?;
+    let (container, write) = begin(call)?;
+    let id = item_id(call, &container, write.key.as_ref()).await?;
+    let answer = container.patch_item(&id, write.key, &call.body, &write.conditions).await?;
     Ok(written(&container, answer, write.minimal))
 }
 
 pub async fn delete(call: &Call<'_>) -> Result<Reply> {
     let (container, write) = begin(call)?;
     let id = item_id(call, &container, write.key.as_ref()).await?;
+    if let Some(triggers) = write.triggers {
+        let id = Some(id.into_owned());
+        return Box::pin(triggered(call, &container, WriteVerb::Delete, id, write, triggers)).await;
+    }
     let answer = container.delete_item(&id, write.key, &write.conditions).await?;
     Ok(answered(&container, answer, |_| Reply::empty(StatusCode::NO_CONTENT)))
 }
@@ -99,23 +125,60 @@ pub fn answered<T>(container: &Container, answer: Answer<T>, ok: impl FnOnce(T) 
 }
 
 /// What every write of an item brings.
-struct Write {
+struct Write<'a> {
     key: Option<PartitionKey>,
     conditions: engine::Conditions,
     minimal: bool,
+    triggers: Option<Triggers<'a>>,
 }
 
-fn begin(call: &Call<'_>) -> Result<(std::sync::Arc<Container>, Write)> {
+/// The triggers around a write.
+type Triggers<'a> = (Option<&'a str>, Option<&'a str>);
+
+fn begin<'a>(call: &Call<'a>) -> Result<(Arc<Container>, Write<'a>)> {
     let container = call.container()?;
-    call.headers.refuse_triggers()?;
+    let triggers = call.headers.triggers()?;
     // Writes cost the same at every level, but a level that does not exist is refused.
     call.headers.consistency(call.server.options.consistency)?;
     let write = Write {
         key: call.headers.partition_key()?,
         conditions: call.headers.conditions()?,
         minimal: call.headers.wants_minimal()?,
+        triggers: Some(triggers).filter(|triggers| *triggers != (None, None)),
     };
     Ok((container, write))
+}
+
+/// A write with triggers around it.
+async fn triggered(
+    call: &Call<'_>,
+    container: &Arc<Container>,
+    verb: WriteVerb,
+    id: Option<String>,
+    write: Write<'_>,
+    (before, after): Triggers<'_>,
+) -> Result<Reply> {
+    let log = call.headers.flag(&header::SCRIPT_LOGGING)?;
+    let triggered = TriggeredWrite {
+        verb,
+        id,
+        body: call.body.clone(),
+        conditions: write.conditions,
+        before: before.map(str::to_owned),
+        after: after.map(str::to_owned),
+        log,
+    };
+    let link = super::script::container_link(call);
+    let engine = &call.server.engine;
+    let done = engine.write_with_triggers(container, &link, write.key, triggered).await?;
+    let mut reply = match verb {
+        WriteVerb::Delete => {
+            answered(container, done.answer, |_| Reply::empty(StatusCode::NO_CONTENT))
+        }
+        _ => written(container, done.answer, write.minimal),
+    };
+    super::script::set_log(&mut reply, log, &done.log);
+    Ok(reply)
 }
 
 fn written(container: &Container, answer: Answer<ItemWrite>, minimal: bool) -> Reply {

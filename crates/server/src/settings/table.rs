@@ -98,6 +98,10 @@ settings! {
         "Consistency of the account: Strong, BoundedStaleness, Session, ConsistentPrefix or Eventual.";
     "enforce-throughput" "" = "false", enforce_throughput: bool = switch,
         "Refuse requests beyond the provisioned throughput with 429, as the service does.";
+    "script-workers" "N" = "4", script_workers: usize = number,
+        "Processes that run stored procedures and triggers; 0 switches them off.";
+    "script-timeout" "SECONDS" = "5", script_timeout: Duration = seconds,
+        "Time that a stored procedure or trigger may run.";
     "tls-certificate" "FILE" = "", tls_certificate: String = text,
         "Certificate chain (PEM). Without it one is made and kept in the data directory.";
     "tls-key" "FILE" = "", tls_key: String = text,

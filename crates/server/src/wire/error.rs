@@ -17,8 +17,8 @@ pub fn reply(error: &Error) -> Reply {
         StatusCode::from_u16(error.fault.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let body = json!({ "code": error.fault.code(), "message": error.message });
     let mut reply = Reply::json(status, body.to_string());
-    if error.fault.substatus() != 0 {
-        reply.set(&header::SUBSTATUS, HeaderValue::from(error.fault.substatus()));
+    if error.substatus() != 0 {
+        reply.set(&header::SUBSTATUS, HeaderValue::from(error.substatus()));
     }
     if error.fault == Fault::TooManyRequests {
         // Who knows better (the throughput that was exceeded) writes over it.

@@ -32,7 +32,7 @@ pub async fn start() -> Running {
 }
 
 pub async fn start_with(options: Options) -> Running {
-    let engine = store::open(store::Place::Memory, false, 1 << 20).await.unwrap();
+    let engine = store::open(store::Place::Memory, false, 1 << 20, None).await.unwrap();
     let keys =
         auth::Keys::new(&[STANDARD.decode(WELL_KNOWN_KEY).unwrap()], &[READ_ONLY_KEY.to_vec()]);
     let identity = tls::Identity::passing(vec!["localhost".into()]).unwrap();

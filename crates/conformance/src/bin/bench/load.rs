@@ -48,7 +48,24 @@ pub enum Work {
         /// The next number.
         next: Arc<AtomicU64>,
     },
+    /// Batches of creates.
+    Batch {
+        /// `/dbs/b/colls/c`
+        container: String,
+        /// The number of the next batch.
+        next: Arc<AtomicU64>,
+    },
+    /// Runs of a stored procedure, whose argument is a number as text.
+    Execute {
+        /// `/dbs/b/colls/c/sprocs/s`
+        procedure: String,
+        /// The next number.
+        next: Arc<AtomicU64>,
+    },
 }
+
+/// Documents of one batch.
+pub const BATCH_DOCUMENTS: u64 = 100;
 
 impl Work {
     /// The same work for another server: what is created there does not count here.
@@ -58,6 +75,12 @@ impl Work {
             Self::Create { container, .. } => {
                 Self::Create { container: container.clone(), next: Arc::default() }
             }
+            Self::Batch { container, .. } => {
+                Self::Batch { container: container.clone(), next: Arc::default() }
+            }
+            Self::Execute { procedure, .. } => {
+                Self::Execute { procedure: procedure.clone(), next: Arc::default() }
+            }
         }
     }
 }
@@ -65,7 +88,7 @@ impl Work {
 /// Requests ready to be sent.
 enum Requests {
     Fixed { all: Vec<Vec<u8>>, next: AtomicU64 },
-    Numbered { heads: Vec<Vec<u8>>, next: Arc<AtomicU64> },
+    Numbered { heads: Vec<Vec<u8>>, next: Arc<AtomicU64>, body: fn(u64) -> String },
 }
 
 /// Runs the work on so many connections for so long.
@@ -76,7 +99,7 @@ pub fn run(
     time: Duration,
 ) -> io::Result<Measure> {
     let requests = Arc::new(Requests::prepare(work, &address.to_string()));
-    let status = if matches!(work, Work::Read { .. }) { b"200" } else { b"201" };
+    let status = if matches!(work, Work::Create { .. }) { b"201" } else { b"200" };
     let runtime = Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut streams = Vec::new();
@@ -125,7 +148,15 @@ impl Requests {
             }
             Work::Create { container, next } => {
                 let heads = (0..KEYS).map(|key| create_request(container, key, host)).collect();
-                Self::Numbered { heads, next: Arc::clone(next) }
+                Self::Numbered { heads, next: Arc::clone(next), body: document }
+            }
+            Work::Batch { container, next } => {
+                let heads = (0..KEYS).map(|key| batch_request(container, key, host)).collect();
+                Self::Numbered { heads, next: Arc::clone(next), body: batch }
+            }
+            Work::Execute { procedure, next } => {
+                let heads = vec![execute_request(procedure, host)];
+                Self::Numbered { heads, next: Arc::clone(next), body: argument }
             }
         }
     }
@@ -138,10 +169,10 @@ impl Requests {
                 let n = next.fetch_add(1, Ordering::Relaxed) as usize % all.len();
                 buffer.extend_from_slice(&all[n]);
             }
-            Self::Numbered { heads, next } => {
+            Self::Numbered { heads, next, body } => {
                 let n = next.fetch_add(1, Ordering::Relaxed);
-                buffer.extend_from_slice(&heads[(n % KEYS) as usize]);
-                buffer.extend_from_slice(document(n).as_bytes());
+                buffer.extend_from_slice(&heads[n as usize % heads.len()]);
+                buffer.extend_from_slice(body(n).as_bytes());
             }
         }
     }
@@ -153,7 +184,10 @@ fn id(number: u64) -> String {
 
 /// A document of exactly the size, of the sort that applications keep.
 pub fn document(number: u64) -> String {
-    let key = number % KEYS;
+    document_of(number, number % KEYS)
+}
+
+fn document_of(number: u64, key: u64) -> String {
     let mut text = format!(
         concat!(
             r#"{{"id":"{}","pk":"{:04}","kind":"order","customer":{{"name":"Ann Example","city":"Zürich","since":2019}},"#,
@@ -172,6 +206,42 @@ pub fn document(number: u64) -> String {
     text
 }
 
+/// A batch of creates under one key; all are of one size.
+fn batch(number: u64) -> String {
+    let create = |n: u64| {
+        let document = document_of(number * BATCH_DOCUMENTS + n, number % KEYS);
+        format!(r#"{{"operationType":"Create","resourceBody":{document}}}"#)
+    };
+    let creates: Vec<String> = (0..BATCH_DOCUMENTS).map(create).collect();
+    format!("[{}]", creates.join(","))
+}
+
+/// The argument of a procedure; all are of one size.
+fn argument(number: u64) -> String {
+    format!("[\"{}\"]", id(number))
+}
+
+fn batch_request(container: &str, key: u64, host: &str) -> Vec<u8> {
+    let header = format!("[\"{key:04}\"]");
+    let headers = [
+        ("x-ms-documentdb-partitionkey", header.as_str()),
+        ("x-ms-cosmos-is-batch-request", "True"),
+        ("x-ms-cosmos-batch-atomic", "True"),
+        ("prefer", "return=minimal"),
+    ];
+    head("POST", &format!("{container}/docs"), &headers, &batch(key), host)
+}
+
+fn execute_request(procedure: &str, host: &str) -> Vec<u8> {
+    head("POST", procedure, &[("x-ms-documentdb-partitionkey", "[\"0000\"]")], &argument(0), host)
+}
+
+/// The head of a request with a body of this size.
+fn head(verb: &str, path: &str, headers: &[(&str, &str)], body: &str, host: &str) -> Vec<u8> {
+    let bytes = signed(verb, path, headers, body.as_bytes()).bytes(host);
+    bytes[..bytes.len() - body.len()].to_vec()
+}
+
 fn read_request(container: &str, number: u64, host: &str) -> Vec<u8> {
     let key = format!("[\"{:04}\"]", number % KEYS);
     let path = format!("{container}/docs/{}", id(number));
@@ -182,11 +252,7 @@ fn read_request(container: &str, number: u64, host: &str) -> Vec<u8> {
 fn create_request(container: &str, key: u64, host: &str) -> Vec<u8> {
     let header = format!("[\"{key:04}\"]");
     let path = format!("{container}/docs");
-    let body = document(key);
-    let bytes =
-        signed("POST", &path, &[("x-ms-documentdb-partitionkey", &header)], body.as_bytes())
-            .bytes(host);
-    bytes[..bytes.len() - body.len()].to_vec()
+    head("POST", &path, &[("x-ms-documentdb-partitionkey", &header)], &document(key), host)
 }
 
 /// Sends and waits, over and over; the latencies in nanoseconds.
@@ -264,6 +330,8 @@ mod tests {
         for number in [0, 1, 999, 123_456_789_012] {
             assert_eq!(document(number).len(), DOCUMENT_BYTES);
         }
+        assert_eq!(batch(0).len(), batch(9_999_999).len());
+        assert_eq!(argument(0).len(), argument(9_999_999).len());
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod postgres;
 mod query;
 mod side;
 mod table;
+mod transaction;
 
 use std::io;
 use std::net::SocketAddr;
@@ -201,6 +202,12 @@ fn compare(arguments: &Arguments) -> io::Result<Vec<Line>> {
         }
     }
     lines.extend(feed::lines(arguments, &ours)?);
+    if arguments.wants("batch") {
+        lines.extend(transaction::batches(arguments, &ours)?);
+    }
+    if arguments.wants("script") {
+        lines.extend(transaction::scripts(arguments, &ours)?);
+    }
     if arguments.wants("postgres") {
         lines.extend(beside_postgres(arguments, &ours));
     }
