@@ -7,6 +7,7 @@ use tokio::sync::watch;
 
 use super::{Host, Life, Slot, Told};
 use crate::balance::{self, equal};
+use crate::fence::Safety;
 use crate::lease::{Lease, Owner};
 use crate::observer::CloseReason;
 use crate::range::{Order, Taken, Worker, take};
@@ -44,7 +45,9 @@ impl Host {
             return;
         }
         let held = self.fleet.control.holds(&lease.token) || self.resting.contains_key(&lease.id);
-        if self.stop.is_some() || self.error.is_some() || held {
+        // Whoever may be thought dead takes nothing.
+        let unsafe_now = self.shared.fence.safety(now) != Safety::Safe;
+        if self.stop.is_some() || self.error.is_some() || held || unsafe_now {
             return;
         }
         let remembered = self.epochs.get(&lease.id).copied().unwrap_or(0);
@@ -95,7 +98,8 @@ impl Host {
     /// Hosts of other libraries hand nothing over: their own rule says what may be taken, and no
     /// faster than they would.
     fn steal_from_peers(&mut self, leases: &[Lease], me: &str, now: Duration) {
-        if !self.shared.has_peers() || now < self.steal_at || self.stop.is_some() {
+        let unsafe_now = self.shared.fence.safety(now) != Safety::Safe;
+        if !self.shared.has_peers() || now < self.steal_at || self.stop.is_some() || unsafe_now {
             return;
         }
         self.steal_at = now + self.shared.options.lease_acquire_interval;

@@ -212,15 +212,23 @@ impl Script {
                 Kind::Faults => self.mishap().await,
             }
         }
+        self.calm();
+        // The last one may yet find out that a namesake, dead by now, had taken its place.
+        for _ in 0..2 {
+            if self.live().is_empty() {
+                self.join();
+            }
+            self.sim().sleep(Duration::from_secs(20)).await;
+        }
+    }
+
+    /// The last fault is over.
+    fn calm(&self) {
         let mut data = self.world.data();
         data.no_store.clear();
         data.no_feed.clear();
         (data.store_faults, data.feed_faults) = (0, 0);
         (data.slow, data.read_only) = (false, false);
-        drop(data);
-        if self.live().is_empty() {
-            self.join();
-        }
     }
 
     fn planned(&self) {
