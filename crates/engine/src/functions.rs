@@ -102,11 +102,7 @@ impl World for Around<'_> {
     }
 
     fn call(&self, name: &str, arguments: &[Value<'_>]) -> Result<Value<'static>> {
-        let unknown = || {
-            Error::bad_request(format!(
-                "there is no user-defined function '{name}' in the container, or none can be called here"
-            ))
-        };
+        let unknown = || Error::bad_request(format!("there is no user-defined function '{name}'"));
         let functions = self.functions.ok_or_else(unknown)?;
         let at = functions.sources.iter().position(|(id, _)| id == name).ok_or_else(unknown)?;
         let arguments: Vec<script::Value> = arguments.iter().map(given).collect();
