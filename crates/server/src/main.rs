@@ -33,6 +33,12 @@ fn main() -> ExitCode {
         };
     }
     if words.first().is_some_and(|word| word == "query") {
+        if words.iter().any(|word| word == "--help") {
+            return match print(server::ask::USAGE) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(wrong) => failed(&wrong, 1),
+            };
+        }
         return query(words.into_iter().skip(1));
     }
     let read_file = |path: &str| std::fs::read_to_string(path).map_err(|e| format!("{path}: {e}"));
