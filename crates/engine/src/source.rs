@@ -11,6 +11,7 @@ mod spatial;
 mod vector;
 mod word;
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -383,6 +384,12 @@ impl Source for Snapshot<'_> {
         let late = self.container.env.now_ms() >= self.deadline_ms;
         Ok(if late { Breath::EndPage } else { Breath::GoOn })
     }
+}
+
+/// The next index rows of a range, without their values.
+fn index_rows(from: Bound<Bytes>, to: Bound<Bytes>, rows: usize) -> kv::Scan {
+    let (keyspace, bytes) = (Keyspace::Index, usize::MAX);
+    kv::Scan { keyspace, from, to, reverse: false, rows, bytes, keys_only: true }
 }
 
 fn steps(path: &IndexPath) -> Vec<Step> {

@@ -6,14 +6,14 @@
 use std::ops::Bound;
 
 use bytes::Bytes;
-use kv::{Keyspace, Scan};
+use kv::Scan;
 use model::json::{Cursor, Kind};
 use model::{Error, Fault, Result};
 use query::source::{Chunk, Entry, KeyRange};
 use query::value::{Value, sort_key_into};
 
 use super::bounds::Columns;
-use super::{Part, Snapshot};
+use super::{Part, Snapshot, index_rows};
 use crate::api::storage;
 use crate::cut;
 use crate::index::key::{self, RowKey, cut_at, value_bytes};
@@ -132,13 +132,8 @@ impl Snapshot<'_> {
         let mut rows: Vec<Entry> = Vec::new();
         loop {
             let scan = Scan {
-                keyspace: Keyspace::Index,
-                from: from.clone(),
-                to: to.clone(),
                 reverse: lookup.reverse,
-                rows: (limit - rows.len()).clamp(1, CHUNK_ROWS),
-                bytes: usize::MAX,
-                keys_only: true,
+                ..index_rows(from.clone(), to.clone(), (limit - rows.len()).clamp(1, CHUNK_ROWS))
             };
             let chunk = part.view.scan(scan).await.map_err(storage)?;
             let mut next = chunk.resume.clone().map_or(Bound::Unbounded, Bound::Excluded);
@@ -179,15 +174,7 @@ impl Snapshot<'_> {
     ) -> Result<Vec<Entry>> {
         let (mut entries, mut bytes, mut from) = (Vec::new(), 0, run.0.clone());
         loop {
-            let scan = Scan {
-                keyspace: Keyspace::Index,
-                from,
-                to: run.1.clone(),
-                reverse: false,
-                rows: CHUNK_ROWS,
-                bytes: usize::MAX,
-                keys_only: true,
-            };
+            let scan = index_rows(from, run.1.clone(), CHUNK_ROWS);
             let chunk = part.view.scan(scan).await.map_err(storage)?;
             for (key, _) in &chunk.rows {
                 let row = RowKey::read(key).ok_or_else(|| keys::corrupt("an index row"))?;

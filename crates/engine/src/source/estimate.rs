@@ -8,12 +8,12 @@
 use std::ops::Bound;
 
 use bytes::Bytes;
-use kv::{Keyspace, Scan};
+use kv::Scan;
 use model::Result;
 use model::epk::Epk;
 
 use super::entries::Lookup;
-use super::{Part, Snapshot};
+use super::{Part, Snapshot, index_rows};
 use crate::api::storage;
 use crate::index::key::RowKey;
 use crate::keys;
@@ -126,7 +126,7 @@ async fn rows(
 }
 
 fn scan(from: Bound<Bytes>, to: Bound<Bytes>, rows: usize, reverse: bool) -> Scan {
-    Scan { keyspace: Keyspace::Index, from, to, reverse, rows, bytes: usize::MAX, keys_only: true }
+    Scan { reverse, ..index_rows(from, to, rows) }
 }
 
 /// The first eight bytes as a number.

@@ -3,11 +3,11 @@
 use std::ops::Bound;
 
 use bytes::Bytes;
-use kv::{Keyspace, Scan};
+use kv::Scan;
 use model::Result;
 use query::source::{Bounds, Chunk, Entry, IndexPath};
 
-use super::{Part, Snapshot, steps};
+use super::{Part, Snapshot, index_rows, steps};
 use crate::api::storage;
 use crate::index::geo::{Area, Frame};
 use crate::index::key::{self, PathId, RowKey};
@@ -92,13 +92,8 @@ impl Snapshot<'_> {
             }
             loop {
                 let scan = Scan {
-                    keyspace: Keyspace::Index,
-                    from,
-                    to: to.clone(),
-                    reverse: false,
-                    rows: (limit - rows.len()).clamp(1, CHUNK_ROWS),
-                    bytes: usize::MAX,
                     keys_only: false,
+                    ..index_rows(from, to.clone(), (limit - rows.len()).clamp(1, CHUNK_ROWS))
                 };
                 let chunk = part.view.scan(scan).await.map_err(storage)?;
                 let mut found = Vec::with_capacity(chunk.rows.len());

@@ -9,12 +9,12 @@ use std::collections::BinaryHeap;
 use std::ops::Bound;
 
 use bytes::Bytes;
-use kv::{Keyspace, Scan};
+use kv::Scan;
 use model::Result;
 use model::policy::VectorIndex;
 use query::source::{IndexPath, PathStep};
 
-use super::{Part, Snapshot};
+use super::{Part, Snapshot, index_rows};
 use crate::api::storage;
 use crate::index::key::{self, PathId, RowKey};
 use crate::index::vector::{self, Metric, PLANES};
@@ -135,15 +135,7 @@ impl Search<'_> {
         let (_, to) = key::beginning([&self.head[..], &last.to_be_bytes()].concat());
         let mut vector = Vec::with_capacity(self.vector.len());
         loop {
-            let scan = Scan {
-                keyspace: Keyspace::Index,
-                from,
-                to: to.clone(),
-                reverse: false,
-                rows: CHUNK_ROWS,
-                bytes: usize::MAX,
-                keys_only: false,
-            };
+            let scan = Scan { keys_only: false, ..index_rows(from, to.clone(), CHUNK_ROWS) };
             let chunk = part.view.scan(scan).await.map_err(storage)?;
             self.seen += chunk.rows.len() as u64;
             for (row_key, stored) in &chunk.rows {

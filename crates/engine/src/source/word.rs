@@ -3,12 +3,11 @@
 use std::ops::Bound;
 
 use bytes::Bytes;
-use kv::{Keyspace, Scan};
 use model::Result;
 use model::policy::FullTextIndex;
 use query::source::{Chunk, Entry, IndexPath, PathStep};
 
-use super::{Part, Snapshot};
+use super::{Part, Snapshot, index_rows};
 use crate::api::storage;
 use crate::index::key::{self, PathId, RowKey};
 use crate::keys;
@@ -87,15 +86,7 @@ impl Snapshot<'_> {
             }
         }
         loop {
-            let scan = Scan {
-                keyspace: Keyspace::Index,
-                from,
-                to: to.clone(),
-                reverse: false,
-                rows: (limit - rows.len()).clamp(1, CHUNK_ROWS),
-                bytes: usize::MAX,
-                keys_only: true,
-            };
+            let scan = index_rows(from, to.clone(), (limit - rows.len()).clamp(1, CHUNK_ROWS));
             let chunk = part.view.scan(scan).await.map_err(storage)?;
             let mut found = Vec::with_capacity(chunk.rows.len());
             for (row_key, _) in &chunk.rows {

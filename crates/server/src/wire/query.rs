@@ -49,29 +49,23 @@ pub fn explained(page: &QueryPage) -> Value {
     })
 }
 
-/// Which indexes were used. Which others could have been is not looked for.
+/// Which indexes were used. Which others could have been, and how much one helped, is not known and
+/// so not said.
 pub fn indexes(page: &QueryPage, form: IndexForm) -> String {
     let (composite, single): (Vec<&String>, Vec<&String>) =
         page.metrics.indexes.iter().partition(|index| index.contains(' '));
-    let single: Vec<Value> = single
-        .into_iter()
-        .map(|index| {
-            json!({ "FilterExpression": "", "IndexSpec": index, "FilterPreciseSet": true,
-                "IndexPreciseSet": true, "IndexImpactScore": "High" })
-        })
-        .collect();
+    let single: Vec<Value> =
+        single.into_iter().map(|index| json!({ "IndexSpec": index })).collect();
     let composite: Vec<Value> = composite
         .into_iter()
         .map(|index| {
             let columns: Vec<&str> = index.split(", ").collect();
-            json!({ "IndexSpecs": columns, "IndexPreciseSet": true, "IndexImpactScore": "High" })
+            json!({ "IndexSpecs": columns })
         })
         .collect();
     let told = json!({
         "UtilizedSingleIndexes": single,
-        "PotentialSingleIndexes": [],
         "UtilizedCompositeIndexes": composite,
-        "PotentialCompositeIndexes": [],
     })
     .to_string();
     match form {
