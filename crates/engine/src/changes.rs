@@ -20,7 +20,9 @@ use model::{Error, Result, charge, limits};
 use tokio::sync::watch;
 
 use crate::Container;
-use crate::api::{Answer, Changed, ChangesMode, ChangesPage, ChangesRead, ChangesStart};
+use crate::api::{
+    Answer, Changed, ChangesMark, ChangesMode, ChangesPage, ChangesRead, ChangesStart,
+};
 use crate::container::Span;
 use crate::doomed::Doomed;
 use crate::keys::Change;
@@ -85,6 +87,16 @@ impl Container {
             more,
         });
         Ok(self.charged(Answer { at: first.at(lsn, None), charge, retry_after_ms: None, result }))
+    }
+
+    /// What a read of latest versions depends on. `None` where it depends on more: on the time, or
+    /// on how much was read before.
+    pub fn changes_mark(&self) -> Option<ChangesMark> {
+        if self.rate.is_some() || self.definition().default_ttl.is_some() {
+            return None;
+        }
+        let partitions = self.partitions();
+        Some(ChangesMark(partitions.iter().map(|one| (one.number, one.lsn())).collect()))
     }
 
     /// The next page that has changes; waits for them if need be. The caller sets the limit:

@@ -13,7 +13,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -39,6 +39,9 @@ use crate::watch::{Watch, Watches};
 
 /// Entries that the overlay may hold before it looks for some to forget.
 const OVERLAY_ENTRIES: usize = 512;
+
+/// How often the writer's lock is tried before it is waited for.
+const ENTER_TRIES: usize = 8;
 
 /// The state behind the writer's lock.
 #[derive(Debug)]
@@ -462,7 +465,7 @@ impl Partition {
         }
         loop {
             let outcome = {
-                let mut writer = self.writer();
+                let mut writer = self.enter().await;
                 if !writer.gate.is_open() {
                     Outcome::Wait
                 } else if reads.oldest < Some(writer.overlay.horizon) && !reads.values.is_empty() {
@@ -620,6 +623,26 @@ impl Partition {
     pub(crate) fn mark_under(&self, writer: &Writer) -> Result<kv::Ticket> {
         let head = Op::Put(Keyspace::Meta, keys::HEAD, writer.head.encode());
         self.owner.submit(vec![head]).map_err(storage)
+    }
+
+    /// Takes the writer's lock. While somebody else has it this thread serves others: that is
+    /// over sooner than a thread has gone to sleep and woken up.
+    async fn enter(&self) -> MutexGuard<'_, Writer> {
+        for _ in 0..ENTER_TRIES {
+            if let Some(writer) = self.try_enter() {
+                return writer;
+            }
+            tokio::task::yield_now().await;
+        }
+        self.writer()
+    }
+
+    fn try_enter(&self) -> Option<MutexGuard<'_, Writer>> {
+        match self.writer.try_lock() {
+            Ok(writer) => Some(writer),
+            Err(TryLockError::Poisoned(writer)) => Some(writer.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     pub(crate) fn writer(&self) -> MutexGuard<'_, Writer> {

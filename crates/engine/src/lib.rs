@@ -48,10 +48,10 @@ mod version;
 mod watch;
 
 pub use api::{
-    Answer, At, Changed, ChangesMode, ChangesPage, ChangesRead, ChangesStart, Conditions,
-    CreateOptions, Created, Detail, ItemPage, ItemWrite, Link, Migration, Operation, Page, Query,
-    QueryMetrics, QueryPage, Range, RangeLag, Ranges, ReplaceOptions, Resource, ResourcePage,
-    Scope,
+    Answer, At, Changed, ChangesMark, ChangesMode, ChangesPage, ChangesRead, ChangesStart,
+    Conditions, CreateOptions, Created, Detail, ItemPage, ItemWrite, Link, Migration, Operation,
+    Page, Query, QueryMetrics, QueryPage, Range, RangeLag, Ranges, ReplaceOptions, Resource,
+    ResourcePage, Scope,
 };
 pub use batch::{BatchItem, BatchKind, BatchOperation, BatchResult};
 pub use catalog::{Engine, Options};
