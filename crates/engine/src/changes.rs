@@ -17,7 +17,6 @@ use bytes::Bytes;
 use model::epk::{Epk, EpkRange};
 use model::token::{Position, Session};
 use model::{Error, Result, charge, limits};
-use tokio::sync::watch;
 
 use crate::Container;
 use crate::api::{
@@ -111,7 +110,7 @@ impl Container {
         loop {
             // Listened for before reading: what can be read from here on wakes us, and so does a
             // change of the layout, after which others have what we wait for.
-            let mut layouts = self.layouts();
+            let (layouts, seen) = (self.layouts(), self.layouts().seen());
             let mut bells: Vec<_> = self
                 .spans_of(&read.scope)?
                 .iter()
@@ -126,7 +125,7 @@ impl Container {
             if page.more {
                 continue;
             }
-            any_rung(&mut bells, &mut layouts).await;
+            any_rung(&mut bells, layouts.changed(seen)).await;
         }
     }
 
@@ -226,11 +225,10 @@ fn position_at(pieces: Vec<(EpkRange, u64)>) -> Position {
 }
 
 /// Resolves when any bell is rung, or the layout has changed.
-async fn any_rung(bells: &mut [Listening], layouts: &mut watch::Receiver<u64>) {
-    let mut layout = std::pin::pin!(layouts.changed());
+async fn any_rung(bells: &mut [Listening], layout: impl Future<Output = ()>) {
+    let mut layout = std::pin::pin!(layout);
     std::future::poll_fn(|context| {
         let rung = bells.iter_mut().any(|bell| Pin::new(bell).poll(context).is_ready());
-        // An error means that the container is gone; the next read says so.
         if rung || layout.as_mut().poll(context).is_ready() {
             std::task::Poll::Ready(())
         } else {

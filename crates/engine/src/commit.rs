@@ -22,7 +22,6 @@ use kv::{CommitNo, Keyspace, Op, View};
 use model::policy::ContainerDefinition;
 use model::token::Etag;
 use model::{Error, Fault, Result};
-use tokio::sync::watch;
 
 use crate::api::storage;
 use crate::cache::Key;
@@ -35,6 +34,7 @@ use crate::listen::{Landing, bells_of};
 use crate::partition::Partition;
 pub(crate) use crate::places::Place;
 use crate::places::{Places, Write};
+use crate::signal::Seen;
 use crate::watch::{Watch, Watches};
 
 /// Entries that the overlay may hold before it looks for some to forget.
@@ -422,8 +422,8 @@ impl Drop for WantsBodies<'_> {
 enum Outcome<T> {
     /// The partition's rows are changing hands.
     Wait,
-    /// A transaction holds what would be changed; this tells when one has ended.
-    Held(watch::Receiver<u64>),
+    /// A transaction holds what would be changed; one that ends after this may release it.
+    Held(Seen),
     /// The reads are too old.
     ReadAgain,
     /// The decision looked at a key that was not read.
@@ -477,8 +477,7 @@ impl Partition {
             };
             match outcome {
                 Outcome::Wait => self.pass_gate().await?,
-                // The sender is ours, so there is always an answer.
-                Outcome::Held(mut released) => drop(released.changed().await),
+                Outcome::Held(seen) => self.released.changed(seen).await,
                 Outcome::ReadAgain => reads.renew(&*self.owner.published()).await?,
                 Outcome::Read(place) if place.0 == Keyspace::Feed && !self.keeps_bodies() => {
                     // The overlay has no body of what was submitted so far, and no view may have it
@@ -544,7 +543,7 @@ impl Partition {
         let remembered: Vec<(Place, Option<Bytes>)> =
             batch.iter().filter_map(|op| remembered(op, bodies)).collect();
         if writer.watches.stop(&remembered, watch) {
-            return Ok(Outcome::Held(self.released.subscribe()));
+            return Ok(Outcome::Held(self.released.seen()));
         }
         let mut turns = Vec::new();
         let idle = writer.presence.is_idle();

@@ -40,6 +40,7 @@ mod procedure;
 mod rate;
 mod remove;
 mod select;
+mod signal;
 mod source;
 mod transaction;
 mod transfer;
