@@ -449,6 +449,27 @@ async fn more_shared_throughput_makes_more_partitions() {
     assert_eq!(all, ["item 0"]);
 }
 
+/// A reader who waits goes on past what is not for it, however much that is, before it waits.
+#[tokio::test]
+async fn who_waits_reads_on_first() {
+    let account = Account::plain().await;
+    let container = account.container();
+    for n in 0..20_050 {
+        put(&container, "others", &format!("other {n}")).await.unwrap();
+    }
+    put(&container, "mine", "item").await.unwrap();
+    let read = ChangesRead {
+        scope: Scope::Key(key("mine")),
+        start: ChangesStart::Beginning,
+        mode: LATEST,
+        items: None,
+    };
+    let page = container.read_changes(&read, None).await.unwrap().result.unwrap();
+    assert!(page.changes.is_empty() && page.more, "a page looks at so many rows and no more");
+    let page = container.await_changes(&read, None, None).await.unwrap().result.unwrap();
+    assert_eq!(page.changes.len(), 1);
+}
+
 #[tokio::test]
 async fn a_partition_that_grows_is_split() {
     let options = Options { split_bytes: 40_000, ..Options::default() };
