@@ -5,6 +5,7 @@
 
 mod beat;
 mod fleet;
+mod join;
 mod lookout;
 mod plan;
 mod start;
@@ -19,7 +20,7 @@ use crate::env::{Later, Task};
 use crate::lease::{Lease, Owner};
 use crate::member::{Member, State};
 use crate::observer::CloseReason;
-use crate::range::{Ended, Order};
+use crate::range::{Ended, NotWritten, Order};
 use crate::shared::Shared;
 use crate::store::Stored;
 
@@ -65,6 +66,7 @@ enum Happened {
     Stirred(Vec<Stored>),
     Told(Told),
     Audited(u32),
+    Joined(Result<Lease, NotWritten>),
     Stop(Stop),
     Time,
 }
@@ -97,6 +99,9 @@ pub(crate) struct Host {
     audit_at: Duration,
     holes: u32,
     steal_at: Duration,
+    joining: Option<join::Joining>,
+    join_at: Duration,
+    merging: Option<Later<'static, Result<Lease, NotWritten>>>,
     /// When each lease was first seen to be free, for those planned for others.
     free_since: HashMap<String, Duration>,
     /// Whether something has happened that bears on the plan, and when it is made in any case.
@@ -144,6 +149,9 @@ impl Host {
             audit_at: now,
             holes: 0,
             steal_at: now,
+            joining: None,
+            join_at: now,
+            merging: None,
             free_since: HashMap::new(),
             is_stale: true,
             plan_at: now,
@@ -178,6 +186,7 @@ impl Host {
                 listed = finished(&mut self.listing) => Happened::Listed(listed),
                 Some(documents) = stirred.recv() => Happened::Stirred(documents),
                 findings = finished(&mut self.auditing) => Happened::Audited(findings),
+                joined = finished(&mut self.merging) => Happened::Joined(joined),
                 () = sleep => Happened::Time,
             };
             self.take_in(happened);
@@ -209,6 +218,10 @@ impl Host {
             Happened::Beaten(beaten) => {
                 self.beating = None;
                 self.beaten(beaten);
+            }
+            Happened::Joined(joined) => {
+                self.merging = None;
+                self.joined(joined, now);
             }
             Happened::Audited(holes) => {
                 self.auditing = None;
@@ -283,6 +296,9 @@ impl Host {
             }
             Told::NotTaken { id, why } => {
                 self.slots.remove(&id);
+                if self.is_joining(&id) {
+                    self.give_up_join(now);
+                }
                 let rest = if why.is_some() { REST } else { Duration::from_millis(200) };
                 if let Some(why) = why {
                     self.shared.alarm(Some(&id), format!("a lease cannot be taken: {why}"));
@@ -295,18 +311,22 @@ impl Host {
     }
 
     fn ended(&mut self, ended: Ended, now: Duration) {
-        let id = ended.lease.id.clone();
+        let id = ended.tenure.lease.id.clone();
         self.slots.remove(&id);
         let epoch = self.epochs.entry(id.clone()).or_default();
         *epoch = ended.epoch.max(*epoch);
+        if self.rests(&ended, now) {
+            return;
+        }
+        let lease = ended.tenure.lease;
         match ended.reason {
             CloseReason::LeaseLost => self.list_at = now,
             CloseReason::ObserverError | CloseReason::ResourceGone | CloseReason::Refused => {
                 self.resting.insert(id.clone(), now + REST);
-                self.fleet.wrote(ended.lease, now);
+                self.fleet.wrote(lease, now);
             }
             _ if ended.removed => self.fleet.remove_lease(&id),
-            _ => self.fleet.wrote(ended.lease, now),
+            _ => self.fleet.wrote(lease, now),
         }
         for child in ended.children {
             self.fleet.wrote(child, now);

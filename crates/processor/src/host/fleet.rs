@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::balance::{Host, Item};
 use crate::control::Control;
-use crate::lease::{Lease, Owner, document, extra};
+use crate::lease::{Lease, Owner, document, extra, stamp};
 use crate::member::{Member, State};
 use crate::names::{Names, Sort};
 use crate::sight::Sightings;
@@ -34,6 +34,8 @@ pub(crate) struct FleetView {
     pub has_info: bool,
     seen_hosts: Sightings<String>,
     seen_leases: Sightings<String>,
+    /// The wall clock, where a simulation has switched the better rule off.
+    pub wall: Option<Duration>,
     is_listing: bool,
     /// What was learnt since the listing that is under way was asked for: it may be newer.
     recent: Vec<Stored>,
@@ -53,6 +55,7 @@ impl FleetView {
             has_info: false,
             seen_hosts: Sightings::default(),
             seen_leases: Sightings::default(),
+            wall: None,
             is_listing: false,
             recent: Vec::new(),
             gone: Vec::new(),
@@ -191,6 +194,10 @@ impl FleetView {
     /// Whether a lease has an owner that lives.
     pub fn life(&self, lease: &Lease, now: Duration) -> Life {
         let Some(text) = &lease.owner else { return Life::Free };
+        if let Some(wall) = self.wall {
+            let written = lease.timestamp.as_deref().and_then(stamp::parse).unwrap_or_default();
+            return if written + self.expiration < wall { Life::Free } else { Life::Live };
+        }
         let still = self.seen_leases.still_for(&lease.id, now);
         let free_if = |is_dead: bool| if is_dead { Life::Free } else { Life::Live };
         let Ok(owner) = text.parse::<Owner>() else {

@@ -6,9 +6,11 @@ use super::Ended;
 use super::worker::{CANCEL_PATIENCE, Exit, Worker};
 use super::write::{NotWritten, make, put};
 use crate::cut::Seat;
-use crate::lease::{Lease, extra};
+use crate::env::Rule;
+use crate::lease::{Kind, Lease, extra};
 use crate::monitor::Event;
 use crate::observer::CloseReason;
+use crate::position::Start;
 use crate::range::write::look;
 use crate::shared::Patience;
 use crate::store::{StoreError, Stored};
@@ -22,11 +24,11 @@ impl Worker {
         let mut children = Vec::new();
         let mut removed = false;
         let mut fatal = None;
+        let keeps = matches!(exit, Exit::Keep(_));
         // Closed before anyone else can begin, so that no two observers of a range are open.
         let reason = match &exit {
             Exit::HandOver(_) => CloseReason::HandedOff,
-            Exit::Release(reason) | Exit::Abandon(reason) => *reason,
-            Exit::Keep => CloseReason::Shutdown,
+            Exit::Release(reason) | Exit::Abandon(reason) | Exit::Keep(reason) => *reason,
             Exit::Divide(_) => CloseReason::LeaseGone,
             Exit::Stop(_) => CloseReason::ObserverError,
         };
@@ -34,7 +36,7 @@ impl Worker {
         let written = match exit {
             Exit::HandOver(to) => self.last_write(&Heir::Other(to)).await,
             Exit::Release(_) => self.last_write(&Heir::Nobody).await,
-            Exit::Keep => self.last_write(&Heir::Us).await,
+            Exit::Keep(_) => self.last_write(&Heir::Us).await,
             Exit::Abandon(_) => Ok(()),
             Exit::Stop(why) => {
                 fatal = Some(why);
@@ -45,6 +47,7 @@ impl Worker {
                 divided.map(|(made, gone)| (children, removed) = (made, gone))
             }
         };
+        let kept = keeps && written.is_ok();
         let reason = match written {
             Ok(()) => reason,
             Err(NotWritten::Lost) => CloseReason::LeaseLost,
@@ -55,7 +58,7 @@ impl Worker {
         };
         let lease = self.tenure.lease.token.clone();
         self.shared.tell(&Event::Closed { lease, reason });
-        Ended { lease: self.tenure.lease, epoch, reason, children, removed, fatal }
+        Ended { tenure: self.tenure, epoch, reason, children, kept, removed, fatal }
     }
 
     async fn close(&mut self, reason: CloseReason) {
@@ -89,8 +92,9 @@ impl Worker {
         let mut draft = self.tenure.draft(self.shared.env.wall(), heir);
         let attempts = draft.attempts();
         self.fill(&mut draft, now);
-        if *heir == Heir::Nobody && attempts > 0 && self.shared.options.error_policy.deaths > 0 {
-            // Letting go in good order is no death.
+        let stays_here = matches!(heir, Heir::Nobody | Heir::Us);
+        if stays_here && attempts > 0 && self.shared.options.error_policy.deaths > 0 {
+            // Ending in good order is no death.
             draft.set(extra::ATTEMPTS, draft.attempts().min(attempts - 1));
         }
         let written = put(Arc::clone(&self.shared), self.tenure.clone(), draft).await;
@@ -103,6 +107,9 @@ impl Worker {
     /// the old one. Whoever finds this half done, does the rest: what exists is left as it is.
     async fn divide(&mut self, seats: &[Seat]) -> Result<(Vec<Lease>, bool), NotWritten> {
         self.last_write(&Heir::Us).await?;
+        if !self.shared.env.keeps(Rule::ParentLast) {
+            self.remove_parent().await?;
+        }
         let mut children = Vec::new();
         for seat in seats {
             if let Some(child) = make(&self.shared, &self.child(seat)).await? {
@@ -129,6 +136,16 @@ impl Worker {
         child.set(extra::EPOCH, self.tenure.lease.epoch() + 1);
         child.set(extra::WRITE, format!("{}/{:x}", self.tenure.owner(), self.shared.write_id()));
         child.set(extra::ATTEMPTS, 0);
+        if let (Start::After(read), false) =
+            (&self.position, self.shared.env.keeps(Rule::SplitAtSaved))
+        {
+            child.continuation = Some(read.clone());
+        }
+        match (self.tenure.lease.kind, seat.kind) {
+            (_, Kind::Range) => child.unset(extra::WHOLE),
+            (Kind::Range, Kind::Span) => child.set(extra::WHOLE, "true"),
+            (Kind::Span, Kind::Span) => {}
+        }
         child
     }
 

@@ -10,11 +10,12 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::batch::Batch;
+use super::join::remove_parts;
 use super::write::NotWritten;
-use super::{Gate, Note, Order, Outcome};
+use super::{Gate, Goal, Note, Order, Outcome};
 use crate::change::Change;
 use crate::cut::{KeyRange, Seat};
-use crate::env::{Later, Task};
+use crate::env::{Later, Rule, Task};
 use crate::feed::{FeedError, FeedPage};
 use crate::fence::Safety;
 use crate::lease::{Lease, Owner, extra};
@@ -60,7 +61,7 @@ async fn finished<T>(running: &mut Option<Later<'static, T>>) -> T {
 pub(super) enum Exit {
     HandOver(Owner),
     Release(CloseReason),
-    Keep,
+    Keep(CloseReason),
     /// The range was split or merged.
     Divide(Vec<Seat>),
     /// Nothing may be written any more.
@@ -123,6 +124,9 @@ pub(crate) struct Worker {
     pub(super) careful: u64,
     pub(super) condemn_next: bool,
     pub(super) rate: f64,
+    /// Where to stop reading, and whether that was reached.
+    pub(super) goal: Option<Goal>,
+    pub(super) is_there: bool,
     pub(super) exit: Option<Exit>,
     pub(super) drain_by: Duration,
     pub(super) cancelled: bool,
@@ -169,6 +173,8 @@ impl Worker {
             careful: if suspected { CAREFUL_PAGES } else { 0 },
             condemn_next: suspected && tenure.lease.attempts() > deaths,
             rate: tenure.lease.measure(extra::RATE),
+            goal: None,
+            is_there: false,
             exit: None,
             drain_by: Duration::MAX,
             cancelled: false,
@@ -184,6 +190,7 @@ impl Worker {
 
     /// Works until the lease is no longer ours.
     pub async fn run(mut self) -> super::Ended {
+        self.remove_parts().await;
         self.obey();
         if self.exit.is_none() {
             self.open().await;
@@ -202,6 +209,21 @@ impl Worker {
             self.await_one().await;
         }
         self.finish().await
+    }
+
+    /// A joined lease begins when those it has taken the place of are gone.
+    async fn remove_parts(&mut self) {
+        if self.tenure.lease.property(extra::JOINS).is_none() {
+            return;
+        }
+        match remove_parts(&self.shared, &self.tenure.lease).await {
+            Ok(()) | Err(NotWritten::Lost) => self.tenure.lease.unset(extra::JOINS),
+            Err(NotWritten::Refused(why)) => {
+                let message = format!("the parts of a joined lease cannot be removed: {why}");
+                self.shared.alarm(Some(&self.tenure.lease.token), message);
+                self.exit = Some(Exit::Release(CloseReason::Refused));
+            }
+        }
     }
 
     async fn open(&mut self) {
@@ -247,6 +269,9 @@ impl Worker {
         if safety == Safety::Over {
             self.exit = Some(Exit::Abandon(CloseReason::Fenced));
         }
+        if self.is_there && self.goal.is_some() && self.window.is_empty() {
+            self.exit.get_or_insert(Exit::Keep(CloseReason::LeaseGone));
+        }
         if self.exit.is_some() {
             self.start_draining(now);
             if safety == Safety::Safe && !self.cancelled {
@@ -269,11 +294,16 @@ impl Worker {
         if self.exit.is_some() {
             return;
         }
+        self.goal = match &*self.orders.borrow() {
+            Order::Until(goal) => Some(goal.clone()),
+            _ => None,
+        };
+        self.is_there &= self.goal.is_some();
         self.exit = match &*self.orders.borrow_and_update() {
-            Order::Work | Order::Hold => None,
+            Order::Work | Order::Hold | Order::Until(_) => None,
             Order::HandOver(to) => Some(Exit::HandOver(to.clone())),
             Order::Release(reason) => Some(Exit::Release(*reason)),
-            Order::Keep => Some(Exit::Keep),
+            Order::Keep(reason) => Some(Exit::Keep(*reason)),
         };
     }
 
@@ -287,7 +317,8 @@ impl Worker {
             self.drain_by = now + self.shared.options.drain_timeout;
         }
         let at_once = matches!(self.exit, Some(Exit::Abandon(_)));
-        if (at_once || now >= self.drain_by) && !self.cancelled {
+        let waits = self.shared.env.keeps(Rule::Drain);
+        if (at_once || !waits || now >= self.drain_by) && !self.cancelled {
             self.cancelled = true;
             self.drain_by = now + CANCEL_PATIENCE;
             for task in &mut self.tasks {
@@ -392,7 +423,10 @@ impl Worker {
             }
             Note::Finished { lane, sequence, outcome } => {
                 self.tasks[lane] = None;
-                self.lanes.free(lane);
+                match outcome {
+                    Outcome::Done { .. } => self.lanes.free(lane),
+                    Outcome::Unfinished | Outcome::Stop(_) => self.lanes.abandon(lane),
+                }
                 self.finished(sequence, outcome);
             }
         }
@@ -407,7 +441,9 @@ impl Worker {
                         self.open_pages.remove(&sequence);
                     }
                 }
-                if !self.shared.options.checkpoint_frequency.explicit_checkpoint {
+                if !self.shared.env.keeps(Rule::Watermark) {
+                    self.window.done_through(sequence);
+                } else if !self.shared.options.checkpoint_frequency.explicit_checkpoint {
                     self.window.done(sequence);
                 }
                 for key in parked {
