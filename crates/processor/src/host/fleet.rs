@@ -1,5 +1,6 @@
 //! The lease container as this host sees it: leases, hosts, orders, and who of them is alive.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -154,17 +155,18 @@ impl FleetView {
         self.put_lease(lease, now);
     }
 
-    /// Old versions of .NET could make a lease twice, under different partition keys: the older
-    /// one counts.
+    /// Old versions of .NET could make a lease twice, under different partition keys: the one that
+    /// was worked on counts, and the older one if neither was.
     fn put_lease(&mut self, lease: Lease, now: Duration) {
         if let Some(other) = self.leases.get(&lease.id) {
             let twice = other.partition_key != lease.partition_key;
             if twice {
                 self.complaints.push(format!(
-                    "there are two leases of the id '{}'; the older one counts",
-                    lease.id
+                    "there are two leases of the id '{}'; delete the one under the partition key '{}'",
+                    lease.id,
+                    [other, &lease].into_iter().min_by_key(rank).map_or("", key_of)
                 ));
-                if other.ts <= lease.ts {
+                if rank(&&lease) < rank(&other) {
                     return;
                 }
             }
@@ -299,6 +301,16 @@ impl FleetView {
         })
         .collect()
     }
+}
+
+/// Which of two documents of one lease counts: the greater.
+fn rank<'a>(lease: &&'a Lease) -> (u64, bool, Reverse<i64>, Reverse<&'a str>) {
+    let has_position = lease.continuation.is_some();
+    (lease.epoch(), has_position, Reverse(lease.ts), Reverse(key_of(lease)))
+}
+
+fn key_of(lease: &Lease) -> &str {
+    lease.partition_key.as_deref().unwrap_or_default()
 }
 
 /// Changes whenever the owner writes.

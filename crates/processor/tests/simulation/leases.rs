@@ -264,30 +264,36 @@ fn join_crash_midway() {
     }
 }
 
-/// 24: one hot range among ten: its host comes to have fewer of the others.
+/// 24: one range of ten becomes hot: its host comes to have few of the others, and then rests.
 #[test]
 fn load_aware_move_in_the_fleet() {
     let mut room = Room::new(10);
     let by_load = |name: &str| Options { balance_by_load: true, ..options(name) };
     room.join_with(by_load("a"));
     room.join_with(by_load("b"));
+    room.load(10, 600 * SECOND);
+    room.run(60 * SECOND);
+    let before = room.owners();
+    assert!(before.values().all(|count| (3..=7).contains(count)), "{before:?}");
     let world = std::sync::Arc::clone(&room.world);
     let work = async move {
-        for n in 0..6000_u64 {
-            world.sim.sleep(Duration::from_millis(50)).await;
-            world.write(if n % 20 == 0 { (n / 20) as usize % KEYS } else { 0 }, 1);
+        loop {
+            world.sim.sleep(Duration::from_millis(100)).await;
+            world.write(0, 1);
         }
     };
     room.sim.spawn(crate::executor::WORLD, Box::pin(work));
     let hot = |room: &Room| {
-        let lease = room.leases().into_iter().find(|lease| lease.token == "0").expect("lease 0");
-        lease.owner.unwrap_or_default().split('~').next().unwrap_or_default().to_owned()
+        let lease = room.leases().into_iter().find(|lease| lease.token == "0");
+        let owner = lease.and_then(|lease| lease.owner).unwrap_or_default();
+        owner.split('~').next().unwrap_or_default().to_owned()
     };
     room.until("the hot host sheds", 300 * SECOND, || {
-        room.owners().get(&hot(&room)).is_some_and(|count| *count <= 3)
+        room.owners().get(&hot(&room)).is_some_and(|count| *count <= 2)
     });
     let before = room.moves();
     room.run(60 * SECOND);
-    assert!(room.moves() - before <= 4, "it swings: {} moves", room.moves() - before);
+    assert!(room.moves() - before <= 6, "it swings: {} moves", room.moves() - before);
+    assert_eq!(room.world.ledger().duplicates(), 0);
     room.check();
 }

@@ -263,7 +263,9 @@ impl World {
         if (data.no_new_leases && is_new_lease) || data.broken.as_ref() == Some(&id) {
             return Err(StoreError::Refused { status: 403, message: "not this one".into() });
         }
-        if data.renews_first && body["properties"]["cfx.wid"].to_string().contains("/take/") {
+        let properties = body.get("properties");
+        let takes = properties.is_some_and(|all| all["cfx.wid"].to_string().contains("/take/"));
+        if data.renews_first && takes {
             let (body, _) = data.documents.remove(&id).ok_or(StoreError::Missing)?;
             data.history.push(id.clone());
             let version = data.history.len() as u64;

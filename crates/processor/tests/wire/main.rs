@@ -9,6 +9,11 @@ mod failures;
 mod fleet;
 mod layout;
 mod processes;
+#[expect(dead_code, reason = "the client's tests do more with it")]
+#[path = "../../../client/tests/wire/proxy.rs"]
+mod proxy;
 mod recipes;
 mod start;
 mod support;
+mod telemetry;
+mod wire_facts;
