@@ -39,7 +39,9 @@ async fn events_become_opentelemetry_metrics() {
         .options(from_beginning("a"))
         .monitor(telemetry)
         .handler(move |_, changes| {
-            changes.iter().for_each(|_| drop(given.send(())));
+            for _ in &changes {
+                let _ = given.send(());
+            }
             async { Ok(()) }
         })
         .build()

@@ -91,7 +91,9 @@ async fn start_from_beginning_multiwrite() {
             .await
             .options(Options { lease_prefix: name.into(), ..start })
             .handler(move |_, changes| {
-                changes.iter().for_each(|change| drop(given.send(change.lsn())));
+                for change in &changes {
+                    let _ = given.send(change.lsn());
+                }
                 async { Ok(()) }
             })
             .build()
