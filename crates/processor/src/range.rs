@@ -3,6 +3,7 @@
 mod batch;
 mod end;
 mod join;
+mod obey;
 mod read;
 mod redrive;
 mod save;

@@ -290,7 +290,8 @@ async fn a_fleet_is_managed_from_the_terminal() {
     assert!(worked && exported.len() == 2);
     assert!(say(&["reset"]).1.contains("stop the fleet first"));
     processor.stop(STOP).await;
-    assert!(say(&["reset"]).1.contains("2 leases were removed"));
+    let (_, removed) = say(&["reset"]);
+    assert!(removed.contains("2 leases were removed"), "{removed}");
     let file = home.scratch.path().join("leases.json");
     std::fs::write(&file, text).unwrap();
     let path = file.to_str().unwrap();
