@@ -1,5 +1,5 @@
 //! The processor against a real server process. Numbers in comments are those of the behaviours
-//! that any change feed processor should show; threads named are where users met their absence.
+//! that any change feed processor should show (`tests/CASES.md`); threads named are where users met their absence.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
