@@ -10,6 +10,8 @@ mod replicate;
 mod run;
 mod sink;
 mod status;
+#[cfg(test)]
+mod tests;
 
 use arguments::Arguments;
 
@@ -114,6 +116,7 @@ const NAMES: &[&str] = &[
 /// The command, and the words after it.
 fn split<'a>(words: &'a [&'a str]) -> Result<(&'a str, &'a [&'a str]), String> {
     match words {
+        _ if words.contains(&"--help") => Ok(("help", &[])),
         ["replicate", rest @ ..] => Ok(("replicate", rest)),
         ["ranges", "list", rest @ ..] => Ok(("ranges list", rest)),
         ["ranges", "split", rest @ ..] => Ok(("ranges split", rest)),
