@@ -81,3 +81,4 @@ pub use options::{Options, Retry, Trust};
 pub use partition_key::PartitionKey;
 pub use query::{Query, QueryOptions, QueryPage, Rows};
 pub use range::{FeedRange, PartitionKeyRange};
+pub use tls::config as tls_config;

@@ -17,6 +17,10 @@ use serde_json::{Value, json};
 
 const RANGES: u32 = 100;
 const KEYS: usize = 64;
+const CHANGES_PER_SECOND: u32 = 10_000;
+const WRITERS: u64 = 64;
+/// How often a fifth host joins and leaves.
+const ROUNDS: usize = 5;
 
 type Anything<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
@@ -141,10 +145,60 @@ async fn until(handled: &AtomicU64, count: u64) {
     }
 }
 
-/// Join, leave and crash in a fleet of four with 100 leases.
+/// Writes new items at a steady rate until it is dropped.
+struct Load {
+    written: Arc<AtomicU64>,
+    writers: Vec<tokio::task::JoinHandle<()>>,
+}
+
+impl Load {
+    fn start(bench: &Bench, written: &Arc<AtomicU64>) -> Self {
+        let pause = Duration::from_secs(WRITERS) / CHANGES_PER_SECOND;
+        let writers = (0..WRITERS).map(|_| {
+            let (source, written) = (bench.source.clone(), Arc::clone(written));
+            tokio::spawn(async move {
+                let mut ticks = tokio::time::interval(pause);
+                ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+                loop {
+                    ticks.tick().await;
+                    // Counted first: what is cut off in between may be missing, never extra.
+                    let n = written.fetch_add(1, Ordering::SeqCst);
+                    let key = format!("k{}", n % 10_000);
+                    let item = json!({"id": format!("i{n}"), "pk": key, "text": "x".repeat(200)});
+                    let sent = source.upsert_item(key, item, ItemOptions::default()).await;
+                    sent.expect("a write");
+                }
+            })
+        });
+        Self { written: Arc::clone(written), writers: writers.collect() }
+    }
+
+    /// Stops between two writes of each writer, and waits until all were handled.
+    async fn settle(self, handled: &AtomicU64) -> u64 {
+        let written = self.written.load(Ordering::SeqCst);
+        for writer in &self.writers {
+            writer.abort();
+        }
+        for writer in self.writers {
+            let _ = writer.await;
+        }
+        // Writes that were cut off may or may not have happened: at most one per writer.
+        until(handled, written.saturating_sub(WRITERS)).await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        written
+    }
+}
+
+/// The greatest of several times.
+fn worst(times: &[Duration]) -> String {
+    let most = times.iter().max().copied().unwrap_or_default();
+    format!("{:.2} s (of {})", most.as_secs_f64(), times.len())
+}
+
+/// Join, leave and crash in a fleet of four with 100 leases, while items are written.
 async fn moves() -> Anything<()> {
     let bench = Bench::new(RANGES).await?;
-    let handled = Arc::new(AtomicU64::new(0));
+    let (handled, written) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let mut hosts = Vec::new();
     for name in ["a", "b", "c", "d"] {
         hosts.push(bench.host(Bench::options(name), &handled, Duration::ZERO).await?);
@@ -152,26 +206,67 @@ async fn moves() -> Anything<()> {
     for name in ["a", "b", "c", "d"] {
         bench.until_owned(name, 25).await?;
     }
-    bench.fill(20_000, 10_000).await?;
-    let began = Instant::now();
-    let mut fifth = bench.host(Bench::options("e"), &handled, Duration::ZERO).await?;
-    bench.until_owned("e", 20).await?;
-    row("join, 4 → 5 hosts, 100 leases, balanced", format!("{:?}", began.elapsed()), "≤ 3 s");
-    let began = Instant::now();
-    fifth.stop(Duration::from_secs(30)).await;
-    bench.until_owned("e", 0).await?;
-    bench.until_owned("", 0).await?;
-    row("graceful leave, all served again", format!("{:?}", began.elapsed()), "≤ 1 s");
+    let (load, began) = (Load::start(&bench, &written), Instant::now());
+    let (mut joins, mut leaves) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let joined = Instant::now();
+        let mut fifth = bench.host(Bench::options("e"), &handled, Duration::ZERO).await?;
+        bench.until_owned("e", 20).await?;
+        joins.push(joined.elapsed());
+        let left = Instant::now();
+        fifth.stop(Duration::from_secs(30)).await;
+        bench.until_owned("e", 0).await?;
+        bench.until_owned("", 0).await?;
+        leaves.push(left.elapsed());
+    }
+    let rate = written.load(Ordering::SeqCst) as f64 / began.elapsed().as_secs_f64();
+    row("changes written meanwhile", format!("{rate:.0}/s"), "10,000/s");
+    row("join, 4 → 5 hosts, 100 leases, balanced, worst", worst(&joins), "≤ 3 s");
+    row("graceful leave, all served again, worst", worst(&leaves), "≤ 1 s");
+    let all = load.settle(&handled).await;
+    let extra = handled.load(Ordering::SeqCst).saturating_sub(all);
+    row("… changes that came twice in these moves", extra.to_string(), "0");
+    let load = Load::start(&bench, &written);
+    tokio::time::sleep(Duration::from_secs(2)).await;
     let began = Instant::now();
     drop(hosts.pop());
     bench.until_owned("d", 0).await?;
-    row("crash, all served again", format!("{:?}", began.elapsed()), "≤ 20 s");
-    until(&handled, 20_000).await;
-    let extra = handled.load(Ordering::Relaxed) - 20_000;
-    row("changes that came twice", extra.to_string(), "0 for planned moves");
+    row("crash, all served again", format!("{:.2} s", began.elapsed().as_secs_f64()), "≤ 20 s");
+    load.settle(&handled).await;
     for mut host in hosts {
         host.stop(Duration::from_secs(10)).await;
     }
+    Ok(())
+}
+
+/// Requests that save positions, by the numbers that leases carry.
+async fn checkpoints() -> Anything<()> {
+    let bench = Bench::new(1).await?;
+    bench.fill(1000, 10).await?;
+    let counters = Arc::new(processor::monitor::Counters::default());
+    let leases = bench.site.beside("b", "leases");
+    let options = Options { max_item_count: Some(1), ..Bench::options("a") };
+    let mut host = Builder::connect(&bench.site, &leases)
+        .await?
+        .options(options)
+        .monitor(counters.clone())
+        .handler(|context, _| async move { Ok(context.checkpoint().await?) })
+        .build()?;
+    host.start().await?;
+    while counters.get("checkpoints_total") < 1000 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let mut reader = bench.leases.read_documents(client::ReadOptions::default())?;
+    let mut writes = 0_u32;
+    while let Some(page) = reader.next_page().await? {
+        for lease in page.parse::<Value>()? {
+            let id = lease["properties"]["cfx.wid"].as_str().unwrap_or_default().to_owned();
+            writes = writes.max(id.rsplit('/').next().and_then(|n| n.parse().ok()).unwrap_or(0));
+        }
+    }
+    let per = f64::from(writes) / counters.get("checkpoints_total") as f64;
+    row("requests per checkpoint, of 1,000", format!("{per:.2}"), "1");
+    host.stop(Duration::from_secs(10)).await;
     Ok(())
 }
 
@@ -257,6 +352,9 @@ async fn main() -> Anything<()> {
     println!("{:<52} {:>16}   target", "", "found");
     if "moves".contains(&filter) {
         moves().await?;
+    }
+    if "checkpoints".contains(&filter) {
+        checkpoints().await?;
     }
     if "latency".contains(&filter) {
         latency().await?;

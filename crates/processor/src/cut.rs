@@ -3,7 +3,7 @@
 //! Pure. The positions of children are the checkpointed ones of their parents and are put in by
 //! whoever carries a plan out; what was read but not acknowledged is read again.
 
-use crate::lease::{Kind, Lease};
+use crate::lease::{Kind, Lease, extra};
 use crate::span::{self, Span};
 
 /// A partition key range as the service reports it.
@@ -74,6 +74,24 @@ pub fn cut(lease: &Lease, ranges: &[KeyRange]) -> Cut {
     }
 }
 
+/// What is left of the children when some of their keys are covered already: by children that a
+/// host made before it died, perhaps of ranges that are gone again.
+pub fn left_open(seats: &[Seat], covered: &[Span]) -> Vec<Seat> {
+    let mut open = Vec::new();
+    for seat in seats {
+        let within: Vec<&Span> = covered.iter().filter(|span| span.overlaps(&seat.span)).collect();
+        if within.is_empty() {
+            open.push(seat.clone());
+            continue;
+        }
+        let bounds = within.iter().flat_map(|span| [span.min.clone(), span.max.clone()]);
+        let parts = seat.span.cut(&bounds.collect::<Vec<_>>());
+        let is_open = |part: &Span| !within.iter().any(|span| span.overlaps(part));
+        open.extend(parts.into_iter().filter(is_open).map(Seat::span));
+    }
+    open
+}
+
 /// The keys of a lease: as it says, as its range says, or as the children of its range say.
 /// A merged range cannot say which of its keys came from whom.
 pub fn span_of(lease: &Lease, ranges: &[KeyRange]) -> Option<Span> {
@@ -104,6 +122,48 @@ pub fn holder<'a>(lease: &Lease, ranges: &'a [KeyRange]) -> Option<&'a KeyRange>
     }
 }
 
+/// Two neighbours that a merge has left, and the lease that can take their place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pair {
+    /// The document of the lower one.
+    pub low: String,
+    /// The document of the upper one.
+    pub high: String,
+    /// What both become.
+    pub seat: Seat,
+}
+
+impl Pair {
+    /// Whether a lease is one of the two.
+    pub fn has(&self, id: &str) -> bool {
+        self.low == id || self.high == id
+    }
+}
+
+/// Which leases can be joined. Only those that stood for whole ranges before these were merged:
+/// sub-ranges are spans because somebody wanted them so.
+pub fn pairs<'a>(leases: impl Iterator<Item = &'a Lease>, ranges: &[KeyRange]) -> Vec<Pair> {
+    let mut spans: Vec<(&Span, &Lease)> = leases
+        .filter(|lease| lease.kind == Kind::Span && lease.property(extra::WHOLE).is_some())
+        .filter_map(|lease| Some((lease.span.as_ref()?, lease)))
+        .collect();
+    spans.sort_by(|a, b| a.0.cmp(b.0));
+    let mut pairs = Vec::new();
+    let mut left = spans.as_slice();
+    while let [(below, low), (above, high), ..] = left {
+        let joined = Span { min: below.min.clone(), max: above.max.clone() };
+        let around = ranges.iter().find(|range| range.span.contains(&joined));
+        let Some(range) = around.filter(|_| below.max == above.min) else {
+            left = &left[1..];
+            continue;
+        };
+        let seat = if range.span == joined { Seat::range(range) } else { Seat::span(joined) };
+        pairs.push(Pair { low: low.id.clone(), high: high.id.clone(), seat });
+        left = &left[2..];
+    }
+    pairs
+}
+
 /// The leases that are missing: all of them at first, later what somebody deleted.
 pub fn missing(leases: &[Lease], ranges: &[KeyRange], pieces: usize) -> Vec<Seat> {
     let live = leases.iter().filter(|lease| !lease.is_closed());
@@ -127,7 +187,8 @@ pub fn missing(leases: &[Lease], ranges: &[KeyRange], pieces: usize) -> Vec<Seat
 /// The tombstone whose position a missing lease inherits.
 pub fn ancestor<'a>(seat: &Seat, leases: &'a [Lease]) -> Option<&'a Lease> {
     let covers = |lease: &&Lease| {
-        lease.is_closed() && lease.span.as_ref().is_some_and(|span| span.contains(&seat.span))
+        let has_position = lease.is_closed() && lease.position().is_some();
+        has_position && lease.span.as_ref().is_some_and(|span| span.contains(&seat.span))
     };
     // The narrowest is the nearest.
     let width = |lease: &&Lease| lease.span.as_ref().map(|span| span.min.clone());
@@ -137,7 +198,6 @@ pub fn ancestor<'a>(seat: &Seat, leases: &'a [Lease]) -> Option<&'a Lease> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lease::extra;
 
     fn ranges(text: &str) -> Vec<KeyRange> {
         let range = |word: &str| {
@@ -208,6 +268,53 @@ mod tests {
             "1:-10 2:10-30 3:30-FF",
             "05-10=05-10 10-30=10-30 30-35=30-35",
         );
+    }
+
+    #[test]
+    fn what_is_covered_is_not_made_again() {
+        let check = |seats: &str, covered: &str, expected: &str| {
+            let spans = |text: &str| -> Vec<Span> {
+                text.split_whitespace().filter_map(Span::of_token).collect()
+            };
+            let seats: Vec<Seat> = spans(seats).into_iter().map(Seat::span).collect();
+            let open = left_open(&seats, &spans(covered));
+            let words: Vec<&str> = open.iter().map(|seat| seat.token.as_str()).collect();
+            assert_eq!(words.join(" "), expected);
+        };
+        check("-20 20-FF", "", "-20 20-FF");
+        check("-20 20-FF", "-20", "20-FF");
+        // One child was made, then its range was merged again.
+        check("-FF", "-20", "20-FF");
+        check("-FF", "10-20 30-40", "-10 20-30 40-FF");
+        check("10-20", "-FF", "");
+    }
+
+    #[test]
+    fn what_a_merge_has_left_is_joined() {
+        let check = |tokens: &str, now: &str, expected: &str| {
+            let whole = |token: &str| {
+                let mut lease = lease(token.trim_end_matches('!'), None);
+                if token.ends_with('!') {
+                    lease.set(extra::WHOLE, "true");
+                }
+                lease
+            };
+            let leases: Vec<Lease> = tokens.split_whitespace().map(whole).collect();
+            let pairs = pairs(leases.iter(), &ranges(now));
+            let words: Vec<String> = pairs
+                .iter()
+                .map(|pair| format!("{}+{}={}", &pair.low[3..], &pair.high[3..], pair.seat.token))
+                .collect();
+            assert_eq!(words.join(" "), expected);
+        };
+        check("-20! 20-FF!", "2:-FF<0,1", "-20+20-FF=2");
+        check("20-30! -20! 30-FF!", "2:-FF", "-20+20-30=-30");
+        check("-20! 20-30! 30-40! 40-FF!", "2:-FF", "-20+20-30=-30 30-40+40-FF=30-FF");
+        // Not across ranges, not over a gap, not what was a sub-range.
+        check("-20! 20-FF!", "2:-20 3:20-FF", "");
+        check("-20! 21-FF!", "2:-FF", "");
+        check("-20 20-FF!", "2:-FF", "");
+        check("-10! 10-20! 20-30! 30-FF!", "2:-10 3:10-30 4:30-FF", "10-20+20-30=3");
     }
 
     #[test]

@@ -34,8 +34,36 @@ impl std::fmt::Debug for Task {
     }
 }
 
+/// The rules that keep changes from being lost, repeated or handled out of order. A simulation
+/// switches one off to show that it would notice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rule {
+    /// A host that may be thought dead begins nothing.
+    Fence,
+    /// A lease that somebody else has written is not written over.
+    IfMatch,
+    /// A position is saved after the handler has returned.
+    AfterHandler,
+    /// A position is saved only when everything before it is done.
+    Watermark,
+    /// The children of a split begin where the parent had saved, not where it had read to.
+    SplitAtSaved,
+    /// The dead are those who were not seen to change, whatever clocks say.
+    SeenExpiry,
+    /// A lease moves when what has begun is done.
+    Drain,
+    /// A parent goes when its children are there.
+    ParentLast,
+    /// A lease that is about to be joined is taken only after asking what has become of it.
+    Register,
+}
+
 /// What a host needs of the machine it runs on.
 pub trait Env: Send + Sync {
+    /// Whether a rule holds. Always, outside of simulations.
+    fn keeps(&self, _rule: Rule) -> bool {
+        true
+    }
     /// Monotonic, from any beginning.
     fn now(&self) -> Duration;
     /// Since 1970; for people and for .NET peers. Decides nothing here.

@@ -25,12 +25,14 @@ pub struct Fence {
     /// Microseconds on the monotonic clock, taken before the confirmed write was sent.
     confirmed: AtomicU64,
     closed: AtomicBool,
+    is_kept: bool,
 }
 
 impl Fence {
-    /// For an expiration interval.
-    pub fn new(expiration: Duration) -> Self {
-        Self { expiration, confirmed: AtomicU64::new(0), closed: AtomicBool::new(true) }
+    /// For an expiration interval. One that is not kept is for simulations.
+    pub fn new(expiration: Duration, is_kept: bool) -> Self {
+        let closed = AtomicBool::new(true);
+        Self { expiration, confirmed: AtomicU64::new(0), closed, is_kept }
     }
 
     /// A sign of life that was sent at this time has arrived.
@@ -54,7 +56,7 @@ impl Fence {
         let margin = self.expiration / MARGIN_SHARE;
         match self.age(now) {
             _ if self.closed.load(Ordering::SeqCst) => Safety::Over,
-            age if age < self.expiration - margin => Safety::Safe,
+            age if age < self.expiration - margin || !self.is_kept => Safety::Safe,
             age if age < self.expiration - margin / 2 => Safety::Fading,
             _ => Safety::Over,
         }
@@ -76,7 +78,7 @@ mod tests {
 
     #[test]
     fn drift_of_5_percent_is_covered() {
-        let fence = Fence::new(Duration::from_secs(15));
+        let fence = Fence::new(Duration::from_secs(15), true);
         fence.confirm(Duration::ZERO);
         // When an observer whose clock is fast takes over, an owner whose clock is slow has stopped.
         let real = 15.0 / 1.05;
@@ -85,7 +87,7 @@ mod tests {
 
     #[test]
     fn an_owner_gives_up_before_others_take() {
-        let fence = Fence::new(Duration::from_secs(15));
+        let fence = Fence::new(Duration::from_secs(15), true);
         let at = Duration::from_secs_f64;
         assert_eq!(fence.safety(at(0.0)), Safety::Over);
         fence.confirm(at(100.0));

@@ -5,6 +5,9 @@
 
 mod beat;
 mod fleet;
+mod hear;
+mod join;
+mod leave;
 mod lookout;
 mod plan;
 mod start;
@@ -18,8 +21,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::env::{Later, Task};
 use crate::lease::{Lease, Owner};
 use crate::member::{Member, State};
-use crate::observer::CloseReason;
-use crate::range::{Ended, Order};
+use crate::range::{Ended, NotWritten, Order};
 use crate::shared::Shared;
 use crate::store::Stored;
 
@@ -65,6 +67,7 @@ enum Happened {
     Stirred(Vec<Stored>),
     Told(Told),
     Audited(u32),
+    Joined(Result<Lease, NotWritten>),
     Stop(Stop),
     Time,
 }
@@ -97,6 +100,9 @@ pub(crate) struct Host {
     audit_at: Duration,
     holes: u32,
     steal_at: Duration,
+    joining: Option<join::Joining>,
+    join_at: Duration,
+    merging: Option<Later<'static, Result<Lease, NotWritten>>>,
     /// When each lease was first seen to be free, for those planned for others.
     free_since: HashMap<String, Duration>,
     /// Whether something has happened that bears on the plan, and when it is made in any case.
@@ -144,6 +150,9 @@ impl Host {
             audit_at: now,
             holes: 0,
             steal_at: now,
+            joining: None,
+            join_at: now,
+            merging: None,
             free_since: HashMap::new(),
             is_stale: true,
             plan_at: now,
@@ -178,6 +187,7 @@ impl Host {
                 listed = finished(&mut self.listing) => Happened::Listed(listed),
                 Some(documents) = stirred.recv() => Happened::Stirred(documents),
                 findings = finished(&mut self.auditing) => Happened::Audited(findings),
+                joined = finished(&mut self.merging) => Happened::Joined(joined),
                 () = sleep => Happened::Time,
             };
             self.take_in(happened);
@@ -210,6 +220,10 @@ impl Host {
                 self.beating = None;
                 self.beaten(beaten);
             }
+            Happened::Joined(joined) => {
+                self.merging = None;
+                self.joined(joined, now);
+            }
             Happened::Audited(holes) => {
                 self.auditing = None;
                 self.holes = holes;
@@ -241,79 +255,6 @@ impl Host {
     fn put_self(&mut self) {
         let entry = (self.member.clone(), self.etag.clone());
         self.fleet.members.insert(self.member.instance.clone(), entry);
-    }
-
-    fn beaten(&mut self, beaten: Beaten) {
-        let now = self.shared.env.now();
-        match beaten {
-            Beaten::Confirmed { member, etag } => {
-                self.etag = etag;
-                self.member.beat = member.beat;
-                self.put_self();
-                self.beat_at = self.beat_at.max(now) + self.shared.options.beat_interval();
-                if member.state != self.member.state {
-                    self.beat_at = now;
-                } else if self.stop.is_some() {
-                    self.keep_until = now;
-                }
-            }
-            Beaten::Replaced => {
-                self.shared.fence.close();
-                let name = &self.member.instance;
-                let text = format!(
-                    "another process has started under the instance name '{name}'; this one has stopped"
-                );
-                self.shared.alarm(None, text.clone());
-                self.error = Some(text);
-            }
-            Beaten::Refused(why) => {
-                self.shared.alarm(None, format!("the lease container refuses a heartbeat: {why}"));
-                self.beat_at = now + self.shared.options.beat_interval();
-            }
-        }
-    }
-
-    fn hear(&mut self, told: Told) {
-        let now = self.shared.env.now();
-        match told {
-            Told::Taken(lease) => {
-                let epoch = self.epochs.entry(lease.id.clone()).or_default();
-                *epoch = lease.epoch().max(*epoch);
-                self.fleet.wrote(*lease, now);
-            }
-            Told::NotTaken { id, why } => {
-                self.slots.remove(&id);
-                let rest = if why.is_some() { REST } else { Duration::from_millis(200) };
-                if let Some(why) = why {
-                    self.shared.alarm(Some(&id), format!("a lease cannot be taken: {why}"));
-                }
-                self.resting.insert(id, now + rest);
-                self.list_at = self.list_at.min(now);
-            }
-            Told::Ended(ended) => self.ended(*ended, now),
-        }
-    }
-
-    fn ended(&mut self, ended: Ended, now: Duration) {
-        let id = ended.lease.id.clone();
-        self.slots.remove(&id);
-        let epoch = self.epochs.entry(id.clone()).or_default();
-        *epoch = ended.epoch.max(*epoch);
-        match ended.reason {
-            CloseReason::LeaseLost => self.list_at = now,
-            CloseReason::ObserverError | CloseReason::ResourceGone | CloseReason::Refused => {
-                self.resting.insert(id.clone(), now + REST);
-                self.fleet.wrote(ended.lease, now);
-            }
-            _ if ended.removed => self.fleet.remove_lease(&id),
-            _ => self.fleet.wrote(ended.lease, now),
-        }
-        for child in ended.children {
-            self.fleet.wrote(child, now);
-        }
-        if ended.fatal.is_some() {
-            self.error = ended.fatal;
-        }
     }
 
     /// Starts whatever is due, then carries the plan out.
@@ -372,49 +313,5 @@ impl Host {
             next = next.min(stop.deadline);
         }
         next.min(self.plan_at)
-    }
-
-    /// Whether there is nothing more to do.
-    fn is_over(&self) -> bool {
-        let now = self.shared.env.now();
-        let late = self.stop.as_ref().is_some_and(|stop| now >= stop.deadline);
-        late || ((self.stop.is_some() || self.error.is_some()) && self.slots.is_empty())
-    }
-
-    /// Says good-bye, and reports.
-    async fn leave(mut self) -> Report {
-        let stuck: Vec<String> = self.slots.values().map(|slot| slot.token.clone()).collect();
-        self.slots.clear();
-        let rejoins = !self.shared.options.rejoin_grace.is_zero() && self.error.is_none();
-        // Who did not give everything back has not left: its leases expire.
-        let state = if rejoins { State::Away } else { State::Left };
-        let replaced =
-            self.shared.fence.safety(self.shared.env.now()) == crate::fence::Safety::Over;
-        if !replaced && (stuck.is_empty() || rejoins) {
-            let until = self.stop.as_ref().map_or(Duration::ZERO, |stop| stop.deadline);
-            let patience = until.saturating_sub(self.shared.env.now()).max(Duration::from_secs(2));
-            self.member.state = state;
-            let shared = Arc::clone(&self.shared);
-            let beating = self.beating.take();
-            let (member, mut etag) = (self.member.clone(), self.etag.clone());
-            let farewell = async {
-                if let Some(beating) = beating
-                    && let Beaten::Confirmed { etag: newer, .. } = beating.await
-                {
-                    etag = newer;
-                }
-                beat(Arc::clone(&shared), member, etag).await
-            };
-            tokio::select! {
-                biased;
-                _ = farewell => {}
-                () = self.shared.env.sleep(patience) => {}
-            }
-        }
-        let report = Report { error: self.error, stuck };
-        if let Some(stop) = self.stop {
-            let _ = stop.done.send(report.clone());
-        }
-        report
     }
 }

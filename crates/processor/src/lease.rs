@@ -25,7 +25,13 @@ pub mod extra {
     pub const ATTEMPTS: &str = "cfx.attempts";
     /// Changes per second, smoothed.
     pub const RATE: &str = "cfx.rate";
-    /// Set on a parent that could not be deleted after a split.
+    /// Set on a span that stood for a whole range before a merge: it may be joined with its neighbour.
+    pub const WHOLE: &str = "cfx.whole";
+    /// The token of the lease that this one is about to become a part of.
+    pub const JOINING: &str = "cfx.joining";
+    /// The tokens of the leases that this one has taken the place of, until they are gone.
+    pub const JOINS: &str = "cfx.joins";
+    /// Set on a parent that could not be deleted after a split, and on a lease that is only proposed.
     pub const CLOSED: &str = "cfx.closed";
     /// Keys whose changes wait in the dead-letter container, a JSON list of texts.
     pub const PARKED: &str = "cfx.parked";
@@ -43,6 +49,9 @@ pub enum Mode {
     /// Each item at its latest version.
     #[default]
     Latest,
+    /// Each item at its latest version, and deletes where the service tells of them. Positions are
+    /// those of [`Self::Latest`], and leases do not tell the two apart.
+    LatestWithDeletes,
     /// All versions, and deletes.
     AllVersions,
 }
@@ -51,7 +60,7 @@ impl Mode {
     /// As .NET writes it, which is also the value of the header `A-IM`.
     pub fn text(self) -> &'static str {
         match self {
-            Self::Latest => "Incremental Feed",
+            Self::Latest | Self::LatestWithDeletes => "Incremental Feed",
             Self::AllVersions => "Full-Fidelity Feed",
         }
     }
@@ -154,6 +163,16 @@ impl Lease {
         }
     }
 
+    /// The number of the commit up to which everything is done, where its etag is one.
+    pub fn commit(&self) -> Option<u64> {
+        commit_of(self.continuation.as_deref()?)
+    }
+
+    /// The texts of a property that is a JSON list of them.
+    pub fn texts(&self, name: &str) -> Vec<String> {
+        self.property(name).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+    }
+
     /// A tombstone: its children have taken over.
     pub fn is_closed(&self) -> bool {
         self.property(extra::CLOSED).is_some()
@@ -187,10 +206,14 @@ impl Lease {
 
     /// Keys whose changes wait in the dead-letter container.
     pub fn parked(&self) -> Vec<String> {
-        self.property(extra::PARKED)
-            .and_then(|text| serde_json::from_str(text).ok())
-            .unwrap_or_default()
+        self.texts(extra::PARKED)
     }
+}
+
+/// The number of the commit that an etag stands for, if it is one. Etags are opaque: whoever gets
+/// nothing here goes on without.
+pub fn commit_of(etag: &str) -> Option<u64> {
+    etag.trim_matches('"').parse().ok()
 }
 
 #[cfg(test)]

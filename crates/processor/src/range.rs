@@ -2,6 +2,8 @@
 
 mod batch;
 mod end;
+mod join;
+mod obey;
 mod read;
 mod redrive;
 mod save;
@@ -13,10 +15,12 @@ use tokio::sync::oneshot;
 
 use crate::lease::{Lease, Owner};
 use crate::observer::{CloseReason, LeaseLost};
+use crate::tenure::Tenure;
 
+pub(crate) use join::join;
 pub(crate) use take::{Taken, pinned, take};
 pub(crate) use worker::Worker;
-pub(crate) use write::make;
+pub(crate) use write::{NotWritten, make};
 
 /// What a host tells the worker of a lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +34,18 @@ pub(crate) enum Order {
     /// Finish what runs, then let go of the lease.
     Release(CloseReason),
     /// Finish what runs and save the position, but stay the owner.
-    Keep,
+    Keep(CloseReason),
+    /// Work up to this position exactly, save it, and stay the owner.
+    Until(Goal),
+}
+
+/// A position to stop at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Goal {
+    /// The number of the last commit before it.
+    pub commit: u64,
+    /// The etag after that.
+    pub etag: String,
 }
 
 /// Whether handlers may be called.
@@ -65,13 +80,15 @@ pub(crate) enum Outcome {
 /// How a worker ended.
 #[derive(Debug)]
 pub(crate) struct Ended {
-    /// The lease as it was last stored by us.
-    pub lease: Lease,
+    /// The tenure, with the lease as it was last stored by us.
+    pub tenure: Tenure,
     /// The epoch of the tenure that has ended.
     pub epoch: u64,
     pub reason: CloseReason,
     /// Leases made in its place, already ours.
     pub children: Vec<Lease>,
+    /// Whether the lease was saved and is still ours.
+    pub kept: bool,
     /// Whether the lease document is gone.
     pub removed: bool,
     /// What to tell whoever started the processor, if it has to stop.

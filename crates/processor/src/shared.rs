@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::cut::KeyRange;
-use crate::env::Env;
+use crate::env::{Env, Rule};
 use crate::feed::{Feed, FeedError};
 use crate::fence::Fence;
 use crate::monitor::{Event, Monitor};
@@ -44,7 +44,7 @@ impl Shared {
         options: Options,
         names: Names,
     ) -> Self {
-        let fence = Fence::new(options.lease_expiration_interval);
+        let fence = Fence::new(options.lease_expiration_interval, env.keeps(Rule::Fence));
         Self {
             env,
             store,

@@ -126,6 +126,12 @@ impl<B> Lanes<B> {
         Some((lane, batch))
     }
 
+    /// A lane's batch was cut short: what waits behind it must not overtake it.
+    pub fn abandon(&mut self, lane: usize) {
+        self.waiting[lane].clear();
+        self.busy[lane] = false;
+    }
+
     /// A lane has finished its batch.
     pub fn free(&mut self, lane: usize) {
         self.busy[lane] = false;
@@ -187,6 +193,17 @@ mod tests {
         window.push(mark("y"), 1);
         window.push(mark("z"), 0);
         assert_eq!(window.take(), None);
+    }
+
+    #[test]
+    fn nothing_overtakes_what_was_cut_short() {
+        let mut lanes = Lanes::new(2);
+        for (lane, batch) in [(0, "a"), (0, "b"), (1, "c")] {
+            lanes.push(lane, batch);
+        }
+        assert_eq!((lanes.begin(), lanes.begin()), (Some((0, "a")), Some((1, "c"))));
+        lanes.abandon(0);
+        assert_eq!((lanes.begin(), lanes.waiting(), lanes.busy()), (None, 0, 1));
     }
 
     #[test]

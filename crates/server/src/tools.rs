@@ -2,6 +2,7 @@
 //! `astrarium replicate` and `astrarium ranges …`. They speak to any endpoint of the protocol, and to nothing else.
 
 mod arguments;
+mod copy;
 mod manage;
 mod place;
 mod ranges;
@@ -9,6 +10,8 @@ mod replicate;
 mod run;
 mod sink;
 mod status;
+#[cfg(test)]
+mod tests;
 
 use arguments::Arguments;
 
@@ -33,6 +36,7 @@ Which feed:
   --leases NAME                the lease container (leases); --leases-database NAME if elsewhere
   --dead-letters NAME          the dead-letter container, partitioned by /id
   --name PREFIX                the processor's name: one set of positions (processor)
+  --trust FILE                 believe the certificates of this PEM file instead of the system's
   --insecure                   believe any certificate, on a loopback address
 
 For run:
@@ -42,6 +46,7 @@ For run:
   --from POSITION              where leases without a position begin (now)
   --all-versions               all versions and deletes
   --lanes N                    keys handled side by side
+  --timeout SECONDS            a batch that takes longer is cancelled, and has failed
   --max-items N                changes per page
   --on-failure block|park|dead-letter|stop  --attempts N
   --renew SECONDS --acquire SECONDS --expire SECONDS --poll SECONDS --rejoin SECONDS
@@ -100,6 +105,8 @@ const NAMES: &[&str] = &[
     "expire",
     "poll",
     "rejoin",
+    "timeout",
+    "trust",
     "to",
     "lease",
     "to-database",
@@ -109,6 +116,7 @@ const NAMES: &[&str] = &[
 /// The command, and the words after it.
 fn split<'a>(words: &'a [&'a str]) -> Result<(&'a str, &'a [&'a str]), String> {
     match words {
+        _ if words.contains(&"--help") => Ok(("help", &[])),
         ["replicate", rest @ ..] => Ok(("replicate", rest)),
         ["ranges", "list", rest @ ..] => Ok(("ranges list", rest)),
         ["ranges", "split", rest @ ..] => Ok(("ranges split", rest)),

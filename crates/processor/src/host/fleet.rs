@@ -1,11 +1,12 @@
 //! The lease container as this host sees it: leases, hosts, orders, and who of them is alive.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::balance::{Host, Item};
 use crate::control::Control;
-use crate::lease::{Lease, Owner, document, extra};
+use crate::lease::{Lease, Owner, document, extra, stamp};
 use crate::member::{Member, State};
 use crate::names::{Names, Sort};
 use crate::sight::Sightings;
@@ -34,6 +35,8 @@ pub(crate) struct FleetView {
     pub has_info: bool,
     seen_hosts: Sightings<String>,
     seen_leases: Sightings<String>,
+    /// The wall clock, where a simulation has switched the better rule off.
+    pub wall: Option<Duration>,
     is_listing: bool,
     /// What was learnt since the listing that is under way was asked for: it may be newer.
     recent: Vec<Stored>,
@@ -53,6 +56,7 @@ impl FleetView {
             has_info: false,
             seen_hosts: Sightings::default(),
             seen_leases: Sightings::default(),
+            wall: None,
             is_listing: false,
             recent: Vec::new(),
             gone: Vec::new(),
@@ -151,17 +155,18 @@ impl FleetView {
         self.put_lease(lease, now);
     }
 
-    /// Old versions of .NET could make a lease twice, under different partition keys: the older
-    /// one counts.
+    /// Old versions of .NET could make a lease twice, under different partition keys: the one that
+    /// was worked on counts, and the older one if neither was.
     fn put_lease(&mut self, lease: Lease, now: Duration) {
         if let Some(other) = self.leases.get(&lease.id) {
             let twice = other.partition_key != lease.partition_key;
             if twice {
                 self.complaints.push(format!(
-                    "there are two leases of the id '{}'; the older one counts",
-                    lease.id
+                    "there are two leases of the id '{}'; delete the one under the partition key '{}'",
+                    lease.id,
+                    [other, &lease].into_iter().min_by_key(rank).map_or("", key_of)
                 ));
-                if other.ts <= lease.ts {
+                if rank(&&lease) < rank(&other) {
                     return;
                 }
             }
@@ -191,6 +196,10 @@ impl FleetView {
     /// Whether a lease has an owner that lives.
     pub fn life(&self, lease: &Lease, now: Duration) -> Life {
         let Some(text) = &lease.owner else { return Life::Free };
+        if let Some(wall) = self.wall {
+            let written = lease.timestamp.as_deref().and_then(stamp::parse).unwrap_or_default();
+            return if written + self.expiration < wall { Life::Free } else { Life::Live };
+        }
         let still = self.seen_leases.still_for(&lease.id, now);
         let free_if = |is_dead: bool| if is_dead { Life::Free } else { Life::Live };
         let Ok(owner) = text.parse::<Owner>() else {
@@ -292,6 +301,16 @@ impl FleetView {
         })
         .collect()
     }
+}
+
+/// Which of two documents of one lease counts: the greater.
+fn rank<'a>(lease: &&'a Lease) -> (u64, bool, Reverse<i64>, Reverse<&'a str>) {
+    let has_position = lease.continuation.is_some();
+    (lease.epoch(), has_position, Reverse(lease.ts), Reverse(key_of(lease)))
+}
+
+fn key_of(lease: &Lease) -> &str {
+    lease.partition_key.as_deref().unwrap_or_default()
 }
 
 /// Changes whenever the owner writes.

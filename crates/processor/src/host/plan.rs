@@ -7,6 +7,7 @@ use tokio::sync::watch;
 
 use super::{Host, Life, Slot, Told};
 use crate::balance::{self, equal};
+use crate::env::Rule;
 use crate::fence::Safety;
 use crate::lease::{Lease, Owner};
 use crate::observer::CloseReason;
@@ -23,9 +24,19 @@ impl Host {
         if let Some(first) = self.resting.values().min() {
             self.plan_at = self.plan_at.min(*first);
         }
-        let (hosts, items) = self.fleet.table(now);
-        let plan = balance::plan(&hosts, &items, self.shared.options.balance_by_load);
+        let env = &self.shared.env;
+        self.fleet.wall = (!env.keeps(Rule::SeenExpiry)).then(|| env.wall());
+        let joinable = self.joinable();
+        let (hosts, mut items) = self.fleet.table(now);
+        // What will be one lease is planned as one; the upper half goes where the lower one does.
+        items.retain(|item| !joinable.iter().any(|pair| pair.high == item.id));
+        let mut plan = balance::plan(&hosts, &items, self.shared.options.balance_by_load);
+        for pair in &joinable {
+            let target = plan.get(&pair.low).cloned().flatten();
+            plan.insert(pair.high.clone(), target);
+        }
         let me = self.owner().to_string();
+        self.start_join(&joinable, &me, now);
         let leases: Vec<Lease> = self.fleet.live_leases().cloned().collect();
         for lease in &leases {
             let target = plan.get(&lease.id).and_then(Option::as_ref);
@@ -44,7 +55,9 @@ impl Host {
             });
             return;
         }
-        let held = self.fleet.control.holds(&lease.token) || self.resting.contains_key(&lease.id);
+        let held = self.fleet.control.holds(&lease.token)
+            || self.resting.contains_key(&lease.id)
+            || self.is_joining(&lease.id);
         // Whoever may be thought dead takes nothing.
         let unsafe_now = self.shared.fence.safety(now) != Safety::Safe;
         if self.stop.is_some() || self.error.is_some() || held || unsafe_now {
@@ -66,7 +79,7 @@ impl Host {
         let neglected = target.is_some() && now.saturating_sub(since) > patience;
         if target.map(String::as_str) == Some(me) || neglected {
             self.free_since.remove(&lease.id);
-            self.take(lease.clone(), remembered);
+            self.take(lease.clone(), remembered, self.first_order());
         }
     }
 
@@ -79,7 +92,7 @@ impl Host {
         let leaves = self.stop.is_some() && now >= self.keep_until;
         if leaves || self.error.is_some() {
             if !self.shared.options.rejoin_grace.is_zero() && self.error.is_none() {
-                return Order::Keep;
+                return Order::Keep(CloseReason::Shutdown);
             }
             return match other.and_then(|other| other.parse().ok()) {
                 Some(owner) => Order::HandOver(owner),
@@ -88,6 +101,7 @@ impl Host {
         }
         match other.map(|other| other.parse::<Owner>()) {
             _ if self.stop.is_some() => Order::Work,
+            _ if self.is_joining(&lease.id) => self.join_order(&lease.id).unwrap_or(Order::Work),
             Some(Ok(owner)) => Order::HandOver(owner),
             _ if target.is_none() => Order::Release(CloseReason::HandedOff),
             _ if self.fleet.control.paused => Order::Hold,
@@ -119,7 +133,7 @@ impl Host {
             let idle = !self.slots.contains_key(id) && !self.resting.contains_key(id);
             if from_peer && idle && !self.fleet.control.holds(&lease.token) {
                 let remembered = self.epochs.get(id).copied().unwrap_or(0);
-                self.take(lease.clone(), remembered);
+                self.take(lease.clone(), remembered, self.first_order());
             }
         }
     }
@@ -140,8 +154,8 @@ impl Host {
         self.slots.insert(id, Slot { orders, token, _task: task });
     }
 
-    fn take(&mut self, lease: Lease, floor: u64) {
-        let (orders, heard) = watch::channel(self.first_order());
+    pub(super) fn take(&mut self, lease: Lease, floor: u64, order: Order) {
+        let (orders, heard) = watch::channel(order);
         let (shared, owner, tell) = (Arc::clone(&self.shared), self.owner(), self.tell.clone());
         let (id, token) = (lease.id.clone(), lease.token.clone());
         let redrives = self.redrives.subscribe();

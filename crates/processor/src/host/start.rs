@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::fleet::FleetView;
 use crate::cut::{self, Seat};
 use crate::feed::FeedError;
-use crate::lease::{Lease, Mode, extra};
+use crate::lease::{Lease, extra};
 use crate::member::{Member, State};
 use crate::position::Start;
 use crate::range::{make, pinned};
@@ -116,13 +116,14 @@ fn check_family(shared: &Shared, fleet: &FleetView) -> Result<(), StartError> {
         return Err(StartError::Mismatch(java.clone()));
     }
     let mode = shared.options.mode;
-    let other = fleet.live_leases().find(|lease| lease.mode.unwrap_or(Mode::Latest) != mode);
+    let other =
+        fleet.live_leases().find(|lease| lease.mode.unwrap_or_default().text() != mode.text());
     match other {
         Some(lease) if !shared.options.discard_existing_leases => {
             Err(StartError::Mismatch(format!(
                 "lease '{}' is of the mode '{}', but the processor was started for '{}': positions of one mean nothing to the other; use another lease prefix",
                 lease.id,
-                lease.mode.unwrap_or(Mode::Latest).text(),
+                lease.mode.unwrap_or_default().text(),
                 mode.text()
             )))
         }

@@ -51,6 +51,7 @@ fn start(start: Start) -> client::Start {
 fn mode(mode: Mode) -> client::Mode {
     match mode {
         Mode::Latest => client::Mode::Latest,
+        Mode::LatestWithDeletes => client::Mode::LatestWithDeletes,
         Mode::AllVersions => client::Mode::AllVersions,
     }
 }

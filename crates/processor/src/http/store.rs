@@ -27,8 +27,9 @@ pub struct HttpStore {
     container: Container,
     /// Whether documents have a `partitionKey` member of their own.
     keyed: bool,
-    /// Partition keys that are not the id: old versions of .NET chose them at random.
-    odd_keys: Mutex<HashMap<String, String>>,
+    /// Partition keys by id, where documents say so: old versions of .NET chose them at random, and
+    /// could make a document twice. The one that was written last counts.
+    keys: Mutex<HashMap<String, String>>,
 }
 
 impl HttpStore {
@@ -38,22 +39,31 @@ impl HttpStore {
             [path] if path == "/partitionKey" => true,
             _ => return None,
         };
-        Some(Self { container, keyed, odd_keys: Mutex::default() })
+        Some(Self { container, keyed, keys: Mutex::default() })
     }
 
     fn key(&self, id: &str) -> PartitionKey {
-        let odd = self.odd_keys.lock().ok().and_then(|keys| keys.get(id).cloned());
-        PartitionKey::from(odd.as_deref().unwrap_or(id))
+        let known = self.keys.lock().ok().and_then(|keys| keys.get(id).cloned());
+        PartitionKey::from(known.as_deref().unwrap_or(id))
+    }
+
+    /// The partition key that a document says it has; from here on its id is read under it.
+    fn key_in(&self, body: &Map<String, Value>) -> PartitionKey {
+        let said = body.get("partitionKey").and_then(Value::as_str).filter(|_| self.keyed);
+        if let (Some(key), Ok(mut keys)) = (said, self.keys.lock()) {
+            keys.insert(id_of(body).to_owned(), key.to_owned());
+        }
+        self.key(id_of(body))
     }
 
     fn stored(&self, raw: &Bytes) -> Option<Stored> {
         let body: Map<String, Value> = serde_json::from_slice(raw).ok()?;
         let text = |name: &str| body.get(name).and_then(Value::as_str).map(str::to_owned);
         let (id, etag) = (text("id")?, text("_etag")?);
-        if let Some(key) = text("partitionKey").filter(|key| self.keyed && *key != id)
-            && let Ok(mut keys) = self.odd_keys.lock()
+        if let Some(key) = text("partitionKey").filter(|_| self.keyed)
+            && let Ok(mut keys) = self.keys.lock()
         {
-            keys.insert(id.clone(), key);
+            keys.entry(id.clone()).or_insert(key);
         }
         Some(Stored { id, etag, body })
     }
@@ -176,7 +186,8 @@ impl LeaseStore for HttpStore {
         Box::pin(async move {
             let id = id_of(body);
             let options = ItemOptions { without_content: true, ..ItemOptions::if_match(etag) };
-            let answer = self.container.replace_item(self.key(id), id, Typed(body), options).await;
+            let key = self.key_in(body);
+            let answer = self.container.replace_item(key, id, Typed(body), options).await;
             new_etag(&answer.map_err(refusal)?)
         })
     }
@@ -184,7 +195,7 @@ impl LeaseStore for HttpStore {
     fn delete<'a>(&'a self, stored: &'a Stored) -> Later<'a, Result<(), StoreError>> {
         Box::pin(async move {
             let options = ItemOptions::if_match(&stored.etag);
-            let key = self.key(&stored.id);
+            let key = self.key_in(&stored.body);
             self.container.delete_item(key, &stored.id, options).await.map_err(refusal)?;
             Ok(())
         })

@@ -5,12 +5,17 @@ use std::sync::Arc;
 use super::Ended;
 use super::worker::{CANCEL_PATIENCE, Exit, Worker};
 use super::write::{NotWritten, make, put};
-use crate::cut::Seat;
-use crate::lease::{Lease, extra};
+use crate::cut::{Seat, left_open};
+use crate::env::Rule;
+use crate::fence::Safety;
+use crate::lease::{Kind, Lease, document, extra};
 use crate::monitor::Event;
+use crate::names::Sort;
 use crate::observer::CloseReason;
+use crate::position::Start;
 use crate::range::write::look;
-use crate::shared::Patience;
+use crate::shared::{Patience, Shared};
+use crate::span::Span;
 use crate::store::{StoreError, Stored};
 use crate::tenure::Heir;
 
@@ -22,11 +27,11 @@ impl Worker {
         let mut children = Vec::new();
         let mut removed = false;
         let mut fatal = None;
+        let keeps = matches!(exit, Exit::Keep(_));
         // Closed before anyone else can begin, so that no two observers of a range are open.
         let reason = match &exit {
             Exit::HandOver(_) => CloseReason::HandedOff,
-            Exit::Release(reason) | Exit::Abandon(reason) => *reason,
-            Exit::Keep => CloseReason::Shutdown,
+            Exit::Release(reason) | Exit::Abandon(reason) | Exit::Keep(reason) => *reason,
             Exit::Divide(_) => CloseReason::LeaseGone,
             Exit::Stop(_) => CloseReason::ObserverError,
         };
@@ -34,7 +39,7 @@ impl Worker {
         let written = match exit {
             Exit::HandOver(to) => self.last_write(&Heir::Other(to)).await,
             Exit::Release(_) => self.last_write(&Heir::Nobody).await,
-            Exit::Keep => self.last_write(&Heir::Us).await,
+            Exit::Keep(_) => self.last_write(&Heir::Us).await,
             Exit::Abandon(_) => Ok(()),
             Exit::Stop(why) => {
                 fatal = Some(why);
@@ -45,6 +50,7 @@ impl Worker {
                 divided.map(|(made, gone)| (children, removed) = (made, gone))
             }
         };
+        let kept = keeps && written.is_ok();
         let reason = match written {
             Ok(()) => reason,
             Err(NotWritten::Lost) => CloseReason::LeaseLost,
@@ -55,7 +61,7 @@ impl Worker {
         };
         let lease = self.tenure.lease.token.clone();
         self.shared.tell(&Event::Closed { lease, reason });
-        Ended { lease: self.tenure.lease, epoch, reason, children, removed, fatal }
+        Ended { tenure: self.tenure, epoch, reason, children, kept, removed, fatal }
     }
 
     async fn close(&mut self, reason: CloseReason) {
@@ -89,8 +95,9 @@ impl Worker {
         let mut draft = self.tenure.draft(self.shared.env.wall(), heir);
         let attempts = draft.attempts();
         self.fill(&mut draft, now);
-        if *heir == Heir::Nobody && attempts > 0 && self.shared.options.error_policy.deaths > 0 {
-            // Letting go in good order is no death.
+        let stays_here = matches!(heir, Heir::Nobody | Heir::Us);
+        if stays_here && attempts > 0 && self.shared.options.error_policy.deaths > 0 {
+            // Ending in good order is no death.
             draft.set(extra::ATTEMPTS, draft.attempts().min(attempts - 1));
         }
         let written = put(Arc::clone(&self.shared), self.tenure.clone(), draft).await;
@@ -103,9 +110,17 @@ impl Worker {
     /// the old one. Whoever finds this half done, does the rest: what exists is left as it is.
     async fn divide(&mut self, seats: &[Seat]) -> Result<(Vec<Lease>, bool), NotWritten> {
         self.last_write(&Heir::Us).await?;
+        if !self.shared.env.keeps(Rule::ParentLast) {
+            self.remove_parent().await?;
+        }
         let mut children = Vec::new();
-        for seat in seats {
-            if let Some(child) = make(&self.shared, &self.child(seat)).await? {
+        let shared = Arc::clone(&self.shared);
+        for seat in left_open(seats, &covered(&shared, &self.tenure.lease.id).await?) {
+            // Whoever may be thought dead makes nothing: others may be doing it by now.
+            if self.shared.fence.safety(self.shared.env.now()) == Safety::Over {
+                return Err(NotWritten::Lost);
+            }
+            if let Some(child) = make(&self.shared, &self.child(&seat)).await? {
                 children.push(child);
             }
         }
@@ -129,6 +144,16 @@ impl Worker {
         child.set(extra::EPOCH, self.tenure.lease.epoch() + 1);
         child.set(extra::WRITE, format!("{}/{:x}", self.tenure.owner(), self.shared.write_id()));
         child.set(extra::ATTEMPTS, 0);
+        if let (Start::After(read), false) =
+            (&self.position, self.shared.env.keeps(Rule::SplitAtSaved))
+        {
+            child.continuation = Some(read.clone());
+        }
+        match (self.tenure.lease.kind, seat.kind) {
+            (_, Kind::Range) => child.unset(extra::WHOLE),
+            (Kind::Range, Kind::Span) => child.set(extra::WHOLE, "true"),
+            (Kind::Span, Kind::Span) => {}
+        }
         child
     }
 
@@ -140,7 +165,7 @@ impl Worker {
             let stored = Stored {
                 id: lease.id.clone(),
                 etag: lease.etag.clone(),
-                body: crate::lease::document::write(lease),
+                body: document::write(lease),
             };
             match self.shared.store.delete(&stored).await {
                 Ok(()) | Err(StoreError::Missing) => return Ok(true),
@@ -170,4 +195,24 @@ impl Worker {
             }
         }
     }
+}
+
+/// What other leases cover: where a lease is divided, children that a host before us has made.
+async fn covered(shared: &Shared, own_id: &str) -> Result<Vec<Span>, NotWritten> {
+    let mut patience = Patience::default();
+    let documents = loop {
+        match shared.store.list(&shared.names.all()).await {
+            Ok(documents) => break documents,
+            Err(StoreError::Refused { status, message }) => {
+                return Err(NotWritten::Refused(format!("{status}: {message}")));
+            }
+            Err(StoreError::Throttled(wait)) => patience.wait(shared, Some(wait)).await,
+            Err(_) => patience.wait(shared, None).await,
+        }
+    };
+    let is_other =
+        |stored: &&Stored| shared.names.sort(&stored.id) == Sort::Lease && stored.id != own_id;
+    let leases = documents.iter().filter(is_other);
+    let leases = leases.filter_map(|stored| document::read(&stored.body, None).ok());
+    Ok(leases.filter(|lease| !lease.is_closed()).filter_map(|lease| lease.span).collect())
 }

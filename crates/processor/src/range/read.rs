@@ -7,8 +7,9 @@ use std::time::Duration;
 use super::worker::{Brought, Exit, OpenPage, POLL_MIN, Waiting, Worker};
 use crate::change::Change;
 use crate::cut::{self, Cut, KeyRange, holder};
+use crate::env::Rule;
 use crate::feed::{Ask, FeedError, FeedPage};
-use crate::lease::Kind;
+use crate::lease::{Kind, commit_of};
 use crate::monitor::Event;
 use crate::observer::CloseReason;
 use crate::position::Start;
@@ -30,7 +31,8 @@ impl Worker {
             || ahead >= options.prefetch_bytes
             || self.window.len() >= UNACKNOWLEDGED_PAGES_MAX
             || (self.careful > 0 && !self.window.is_empty());
-        if self.reading.is_some() || now < self.read_at || full || self.wants_redrive() {
+        let stays = self.is_there && self.goal.is_some();
+        if self.reading.is_some() || now < self.read_at || full || stays || self.wants_redrive() {
             return;
         }
         let shared = Arc::clone(&self.shared);
@@ -40,7 +42,9 @@ impl Worker {
                 Some(Box::pin(async move { Brought::Ranges(shared.read_ranges().await) }));
             return;
         };
-        let wait = Some(options.long_poll).filter(|wait| !wait.is_zero());
+        // Whoever is to stop somewhere does not wait for what lies beyond.
+        let waits = !options.long_poll.is_zero() && self.goal.is_none();
+        let wait = waits.then_some(options.long_poll);
         self.read_deadline = now + options.read_timeout + wait.unwrap_or_default();
         let lease = &self.tenure.lease;
         let ask = Ask {
@@ -62,6 +66,7 @@ impl Worker {
             Ok(page) => page,
             Err(wrong) => return self.stumble(wrong, now),
         };
+        let page = self.cut_short(page);
         self.failures = 0;
         if self.max_items < self.shared.options.max_item_count
             || (self.max_items.is_some() && self.shared.options.max_item_count.is_none())
@@ -83,6 +88,23 @@ impl Worker {
         if moved || !page.items.is_empty() {
             self.accept(page);
         }
+    }
+
+    /// Takes away what lies beyond the position to stop at. Its etag is as good as the page's own:
+    /// both are of one range, and nothing of ours lies between.
+    fn cut_short(&mut self, mut page: FeedPage) -> FeedPage {
+        let Some(goal) = &self.goal else { return page };
+        let passed = commit_of(&page.continuation).is_some_and(|commit| commit >= goal.commit);
+        // A service may leave a position where it is while there is nothing new.
+        let stands = page.items.is_empty()
+            && self.position == Start::After(page.continuation.clone())
+            && page.newest.is_some_and(|newest| newest >= goal.commit);
+        if passed || stands {
+            page.items.retain(|raw| Change::new(raw.clone(), &[]).lsn() <= goal.commit);
+            page.continuation.clone_from(&goal.etag);
+            self.is_there = true;
+        }
+        page
     }
 
     pub(super) fn grow(&mut self) {
@@ -115,7 +137,8 @@ impl Worker {
             places.push(place);
         }
         self.processed += mark.items;
-        let sequence = self.window.push(mark, lanes.len());
+        let waits_for = if self.shared.env.keeps(Rule::AfterHandler) { lanes.len() } else { 0 };
+        let sequence = self.window.push(mark, waits_for);
         if lanes.is_empty() {
             return;
         }

@@ -6,6 +6,7 @@ use crate::cut::{self, Cut, holder};
 use crate::feed::{Ask, FeedError};
 use crate::lease::{Kind, Lease, Owner, document, extra};
 use crate::position::Start;
+use crate::range::join;
 use crate::range::write::{NotWritten, look};
 use crate::shared::{Patience, Shared};
 use crate::store::StoreError;
@@ -25,6 +26,11 @@ pub(crate) enum Taken {
 /// Takes a lease that is free, or whose owner is dead. Whoever has written it meanwhile keeps it.
 pub(crate) async fn take(shared: Arc<Shared>, seen: Lease, owner: Owner, floor: u64) -> Taken {
     let mut lease = seen;
+    match join::settle(&shared, &mut lease).await {
+        Ok(true) => {}
+        Ok(false) | Err(NotWritten::Lost) => return Taken::NotNow,
+        Err(NotWritten::Refused(why)) => return Taken::Impossible(why),
+    }
     if lease.span.is_none() {
         let ranges = match shared.read_ranges().await {
             Ok(ranges) => ranges,

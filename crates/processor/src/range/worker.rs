@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::batch::Batch;
 use super::write::NotWritten;
-use super::{Gate, Note, Order, Outcome};
+use super::{Gate, Goal, Note, Order, Outcome};
 use crate::change::Change;
 use crate::cut::{KeyRange, Seat};
 use crate::env::{Later, Task};
@@ -60,7 +60,7 @@ async fn finished<T>(running: &mut Option<Later<'static, T>>) -> T {
 pub(super) enum Exit {
     HandOver(Owner),
     Release(CloseReason),
-    Keep,
+    Keep(CloseReason),
     /// The range was split or merged.
     Divide(Vec<Seat>),
     /// Nothing may be written any more.
@@ -123,6 +123,9 @@ pub(crate) struct Worker {
     pub(super) careful: u64,
     pub(super) condemn_next: bool,
     pub(super) rate: f64,
+    /// Where to stop reading, and whether that was reached.
+    pub(super) goal: Option<Goal>,
+    pub(super) is_there: bool,
     pub(super) exit: Option<Exit>,
     pub(super) drain_by: Duration,
     pub(super) cancelled: bool,
@@ -169,6 +172,8 @@ impl Worker {
             careful: if suspected { CAREFUL_PAGES } else { 0 },
             condemn_next: suspected && tenure.lease.attempts() > deaths,
             rate: tenure.lease.measure(extra::RATE),
+            goal: None,
+            is_there: false,
             exit: None,
             drain_by: Duration::MAX,
             cancelled: false,
@@ -184,6 +189,7 @@ impl Worker {
 
     /// Works until the lease is no longer ours.
     pub async fn run(mut self) -> super::Ended {
+        self.remove_parts().await;
         self.obey();
         if self.exit.is_none() {
             self.open().await;
@@ -247,6 +253,9 @@ impl Worker {
         if safety == Safety::Over {
             self.exit = Some(Exit::Abandon(CloseReason::Fenced));
         }
+        if self.is_there && self.goal.is_some() && self.window.is_empty() {
+            self.exit.get_or_insert(Exit::Keep(CloseReason::LeaseGone));
+        }
         if self.exit.is_some() {
             self.start_draining(now);
             if safety == Safety::Safe && !self.cancelled {
@@ -262,49 +271,6 @@ impl Worker {
             self.start_read(now);
         }
         self.start_write(now);
-    }
-
-    /// Follows the host's order. An end that has begun is not taken back.
-    fn obey(&mut self) {
-        if self.exit.is_some() {
-            return;
-        }
-        self.exit = match &*self.orders.borrow_and_update() {
-            Order::Work | Order::Hold => None,
-            Order::HandOver(to) => Some(Exit::HandOver(to.clone())),
-            Order::Release(reason) => Some(Exit::Release(*reason)),
-            Order::Keep => Some(Exit::Keep),
-        };
-    }
-
-    fn start_draining(&mut self, now: Duration) {
-        self.gate.send_if_modified(|old| std::mem::replace(old, Gate::Draining) != Gate::Draining);
-        self.reading = None;
-        // A page that some lane has begun is finished by all, or its changes would come again.
-        let (begun, cancelled) = (self.begun, self.cancelled);
-        self.lanes.retain(|waiting| !cancelled && Some(waiting.context.sequence) <= begun);
-        if self.drain_by == Duration::MAX {
-            self.drain_by = now + self.shared.options.drain_timeout;
-        }
-        let at_once = matches!(self.exit, Some(Exit::Abandon(_)));
-        if (at_once || now >= self.drain_by) && !self.cancelled {
-            self.cancelled = true;
-            self.drain_by = now + CANCEL_PATIENCE;
-            for task in &mut self.tasks {
-                *task = None;
-            }
-            self.lanes.retain(|_| false);
-            if at_once {
-                self.writing = None;
-            }
-        }
-    }
-
-    /// Whether nothing runs.
-    fn is_idle(&self) -> bool {
-        let given_up = self.cancelled && self.shared.env.now() >= self.drain_by;
-        let busy = self.lanes.busy() > 0 && !given_up;
-        !busy && self.lanes.waiting() == 0 && self.writing.is_none()
     }
 
     fn start_batches(&mut self) {
@@ -392,35 +358,11 @@ impl Worker {
             }
             Note::Finished { lane, sequence, outcome } => {
                 self.tasks[lane] = None;
-                self.lanes.free(lane);
+                match outcome {
+                    Outcome::Done { .. } => self.lanes.free(lane),
+                    Outcome::Unfinished | Outcome::Stop(_) => self.lanes.abandon(lane),
+                }
                 self.finished(sequence, outcome);
-            }
-        }
-    }
-
-    fn finished(&mut self, sequence: u64, outcome: Outcome) {
-        match outcome {
-            Outcome::Done { parked } => {
-                if let Some(page) = self.open_pages.get_mut(&sequence) {
-                    page.batches -= 1;
-                    if page.batches == 0 {
-                        self.open_pages.remove(&sequence);
-                    }
-                }
-                if !self.shared.options.checkpoint_frequency.explicit_checkpoint {
-                    self.window.done(sequence);
-                }
-                for key in parked {
-                    if !self.parked.contains(&key) {
-                        self.parked.push(key);
-                        self.parked_changed = true;
-                    }
-                }
-            }
-            Outcome::Stop(error) => self.exit = Some(Exit::Stop(error)),
-            // Only an end cuts batches short; a task that died otherwise must not go unnoticed.
-            Outcome::Unfinished => {
-                self.exit.get_or_insert(Exit::Release(CloseReason::ObserverError));
             }
         }
     }

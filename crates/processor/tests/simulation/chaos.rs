@@ -8,6 +8,8 @@ use crate::executor::{Process, Sim, WORLD};
 use crate::fleet::{self, Manner, SimHost, options};
 use crate::world::World;
 
+use processor::env::Rule;
+
 /// What may happen in a seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -15,6 +17,8 @@ pub enum Kind {
     Faults,
     /// Hosts join and leave in good order, ranges split and merge; nothing fails.
     Graceful,
+    /// Ranges are split and merged all the time while hosts crash, pause and are cut off.
+    Merges,
     /// Hosts of ours and of .NET on the same leases.
     Mixed,
     /// Only .NET, only planned moves.
@@ -40,7 +44,12 @@ struct Script {
 
 /// Runs a seed. Returns what was violated.
 pub fn run(kind: Kind, seed: u64) -> Vec<String> {
-    let (world, script, end) = play(kind, seed);
+    run_without(None, kind, seed)
+}
+
+/// Runs a seed with hosts that do without a rule.
+pub fn run_without(rule: Option<Rule>, kind: Kind, seed: u64) -> Vec<String> {
+    let (world, script) = play(rule, kind, seed);
     let mut ledger = world.ledger();
     let now = world.sim.now();
     let fleet = script.fleet.lock().expect("fleet");
@@ -56,14 +65,13 @@ pub fn run(kind: Kind, seed: u64) -> Vec<String> {
         let count = ledger.duplicates();
         ledger.violations.push(format!("invariant 6: {count} changes came twice in planned moves"));
     }
-    let _ = end;
     ledger.violations.truncate(8);
     ledger.violations.clone()
 }
 
 /// A summary that differs if anything happens differently.
 pub fn story(kind: Kind, seed: u64) -> String {
-    let (world, _, _) = play(kind, seed);
+    let (world, _) = play(None, kind, seed);
     let ledger = world.ledger();
     format!(
         "{} {} {} {:?}",
@@ -74,14 +82,15 @@ pub fn story(kind: Kind, seed: u64) -> String {
     )
 }
 
-fn play(kind: Kind, seed: u64) -> (Arc<World>, Arc<Script>, Duration) {
+fn play(rule: Option<Rule>, kind: Kind, seed: u64) -> (Arc<World>, Arc<Script>) {
     let sim = Sim::new(seed);
     let world = World::new(&sim, KEYS, 1 + sim.below(5) as usize);
     let failures = if kind == Kind::Faults { [0, 20, 100][sim.below(3) as usize] } else { 0 };
     let manner = Manner {
         millis: [2, 50, 400][sim.below(3) as usize],
         failures,
-        skewed: kind == Kind::Faults,
+        skewed: kind == Kind::Faults || rule == Some(Rule::SeenExpiry),
+        without: rule,
         ..Manner::default()
     };
     world.ledger().has_peers = matches!(kind, Kind::Mixed | Kind::Reference);
@@ -96,6 +105,7 @@ fn play(kind: Kind, seed: u64) -> (Arc<World>, Arc<Script>, Duration) {
     let (active, rest) = match kind {
         Kind::Faults => (90, 90),
         Kind::Graceful => (60, 40),
+        Kind::Merges => (120, 90),
         Kind::Mixed => (240, 180),
         Kind::Reference => (200, 10),
     };
@@ -111,7 +121,7 @@ fn play(kind: Kind, seed: u64) -> (Arc<World>, Arc<Script>, Duration) {
     let actor = Arc::clone(&script);
     sim.spawn(WORLD, Box::pin(async move { actor.act(active).await }));
     sim.run_until(active + rest, || false);
-    (world, script, active + rest)
+    (world, script)
 }
 
 impl Script {
@@ -210,6 +220,14 @@ impl Script {
                     _ => {}
                 },
                 Kind::Faults => self.mishap().await,
+                Kind::Merges => match self.sim().below(10) {
+                    0..=3 => self.world.merge(self.sim().below(100) as usize),
+                    4 | 5 if self.world.data().ranges.len() < 6 => {
+                        self.world.split(self.sim().below(100) as usize);
+                    }
+                    6 => self.crash(true),
+                    _ => self.mishap().await,
+                },
             }
         }
         self.calm();

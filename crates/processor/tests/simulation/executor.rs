@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use processor::env::{Env, Later, Task, scramble};
+use processor::env::{Env, Later, Rule, Task, scramble};
 
 pub type Process = u32;
 /// The process of everything that is not a host: network, service, script.
@@ -256,17 +256,23 @@ pub struct SimEnv {
     pub process: Process,
     pub offset: Duration,
     pub speed: f64,
+    /// The rule that does not hold here.
+    pub without: Option<Rule>,
 }
 
 impl SimEnv {
-    pub fn new(sim: &Sim, process: Process, skewed: bool) -> Self {
+    pub fn new(sim: &Sim, process: Process, skewed: bool, without: Option<Rule>) -> Self {
         let offset = if skewed { sim.millis(0, 7_200_000) } else { Duration::from_secs(3600) };
         let speed = if skewed { 0.95 + sim.below(101) as f64 / 1000.0 } else { 1.0 };
-        Self { sim: sim.clone(), process, offset, speed }
+        Self { sim: sim.clone(), process, offset, speed, without }
     }
 }
 
 impl Env for SimEnv {
+    fn keeps(&self, rule: Rule) -> bool {
+        self.without != Some(rule)
+    }
+
     fn now(&self) -> Duration {
         self.offset + self.sim.now().mul_f64(self.speed)
     }

@@ -1,8 +1,10 @@
 //! Hosts in the simulation: each a process with a processor and a handler that keeps the ledger.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use processor::env::Rule;
 use processor::{
     Builder, Change, CloseReason, Context, Event, HandlerError, Observer, Options, Report, Subject,
 };
@@ -25,11 +27,20 @@ pub struct Manner {
     pub poison: usize,
     /// Whether a poisoned change kills its process instead.
     pub deadly: bool,
+    /// The rule that hosts do without, to see whether it is missed.
+    pub without: Option<Rule>,
 }
 
 impl Default for Manner {
     fn default() -> Self {
-        Self { millis: 20, failures: 0, skewed: false, poison: usize::MAX, deadly: false }
+        Self {
+            millis: 20,
+            failures: 0,
+            skewed: false,
+            poison: usize::MAX,
+            deadly: false,
+            without: None,
+        }
     }
 }
 
@@ -99,6 +110,9 @@ pub struct SimHost {
     stop: mpsc::Sender<Duration>,
     /// Set when it has joined.
     pub started: watch::Receiver<bool>,
+    /// How often it has said that it lives, and that it has read.
+    pub beats: Arc<AtomicU64>,
+    pub reads: Arc<AtomicU64>,
     /// What it has complained about.
     pub alarms: Arc<Mutex<Vec<String>>>,
     /// Set when it has ended.
@@ -134,8 +148,10 @@ pub fn start(world: &Arc<World>, process: Process, options: Options, manner: Man
     let (started_in, started) = watch::channel(false);
     let alarms: Arc<Mutex<Vec<String>>> = Arc::default();
     let heard = Arc::clone(&alarms);
+    let (beats, reads) = (Arc::<AtomicU64>::default(), Arc::<AtomicU64>::default());
+    let (beat, read) = (Arc::clone(&beats), Arc::clone(&reads));
     let name = options.instance_name.clone();
-    let env = Arc::new(SimEnv::new(&world.sim, process, manner.skewed));
+    let env = Arc::new(SimEnv::new(&world.sim, process, manner.skewed, manner.without));
     let (feed_world, store_world, handler_world) =
         (Arc::clone(world), Arc::clone(world), Arc::clone(world));
     let feed = SimFeed { world: feed_world, process, key_paths: vec!["/pk".into()] };
@@ -153,8 +169,13 @@ pub fn start(world: &Arc<World>, process: Process, options: Options, manner: Man
         .env(env)
         .monitor(Arc::new(move |event: &Event| {
             traced.trace(|| format!("p{process} {event:?}"));
-            if let Event::Alarm { message, .. } = event {
-                heard.lock().expect("alarms").push(message.clone());
+            match event {
+                Event::Alarm { message, .. } => {
+                    heard.lock().expect("alarms").push(message.clone());
+                }
+                Event::Beat => drop(beat.fetch_add(1, Ordering::Relaxed)),
+                Event::Read { .. } => drop(read.fetch_add(1, Ordering::Relaxed)),
+                _ => {}
             }
         }))
         .observer(move || SimObserver { world: Arc::clone(&handler_world), process, manner })
@@ -175,5 +196,5 @@ pub fn start(world: &Arc<World>, process: Process, options: Options, manner: Man
         ended_in.send_replace(Some(report));
     };
     world.sim.spawn(process, Box::pin(work));
-    SimHost { name, process, stop, started, alarms, ended }
+    SimHost { name, process, stop, started, beats, reads, alarms, ended }
 }

@@ -31,6 +31,8 @@ pub struct Ledger {
     /// Where each tenure's lease stood when its epoch began.
     began_at: BTreeMap<(String, u64), u64>,
     pub moves: u64,
+    /// Every close, in order.
+    pub closes: Vec<(Process, String, CloseReason)>,
     /// When each process was called first and last for a lease.
     pub first_call: BTreeMap<(Process, String), Duration>,
     pub last_call: BTreeMap<(Process, String), Duration>,
@@ -118,7 +120,7 @@ impl Ledger {
     }
 
     fn note_epoch(&mut self, now: Duration, lease: &Lease) {
-        let Some(owner) = &lease.owner else { return };
+        let Some(owner) = lease.owner.as_ref().filter(|_| !lease.is_closed()) else { return };
         if owner.parse::<Owner>().is_err() || self.has_peers {
             return;
         }
@@ -180,8 +182,9 @@ impl Ledger {
         process: Process,
         lease: &str,
         epoch: u64,
-        _reason: CloseReason,
+        reason: CloseReason,
     ) {
+        self.closes.push((process, lease.to_owned(), reason));
         let seat = (process, lease.to_owned(), epoch);
         if !self.open.remove(&seat) || !self.closed.insert(seat.clone()) {
             self.wrong(now, 9, format!("{seat:?} was closed without being open"));
@@ -242,6 +245,11 @@ impl Ledger {
                 format!("key {key}: within one tenure {serial} came after {before}"),
             );
         }
+    }
+
+    /// Whether no observer is open.
+    pub fn all_closed(&self) -> bool {
+        self.open.is_empty()
     }
 
     /// A process ended without warning: its observers are not closed.

@@ -8,7 +8,9 @@ mod chaos;
 mod dotnet;
 mod executor;
 mod fleet;
+mod leases;
 mod ledger;
+mod mutations;
 mod room;
 mod troubles;
 mod world;
@@ -45,6 +47,11 @@ fn seeds_of_faults_break_nothing() {
 #[test]
 fn seeds_of_planned_moves_repeat_nothing() {
     check(Kind::Graceful, "seeds_of_planned_moves_repeat_nothing", 4);
+}
+
+#[test]
+fn seeds_of_merges_lose_nothing() {
+    check(Kind::Merges, "seeds_of_merges_lose_nothing", 4);
 }
 
 #[test]

@@ -2,8 +2,10 @@
 //!
 //! Numbers are those of the behaviours that any change feed processor should show.
 
-use processor::Options;
+use std::sync::atomic::Ordering;
+
 use processor::policy::{ErrorPolicy, OnFailure};
+use processor::{FeedError, Options};
 
 use crate::fleet::options;
 use crate::room::{E, KEYS, Room, SECOND};
@@ -168,6 +170,79 @@ fn prefetch_backpressure() {
     // One page is with the handler, two wait.
     let read = room.world.data().pages - before;
     assert!((1..=3).contains(&read), "{read} pages were read");
+}
+
+/// 62: a session that a replica does not have yet is asked for again; the lease stays.
+#[test]
+fn session_not_available() {
+    let mut room = Room::new(1);
+    room.join("a");
+    room.until("owned", 10 * SECOND, || room.owners().contains_key("a"));
+    let before = room.moves();
+    room.world.data().refusals = vec![FeedError::Session; 5];
+    room.load(5, 10 * SECOND);
+    room.run(20 * SECOND);
+    assert!(room.world.data().refusals.is_empty() && room.all_done());
+    assert_eq!(room.moves(), before);
+    assert!(room.world.ledger().closes.is_empty());
+    room.check();
+}
+
+/// 56: a page that would be too large is asked for in halves; all comes in order, and the size
+/// recovers.
+#[test]
+fn page_too_big_is_halved() {
+    let mut room = Room::new(1);
+    room.join("a");
+    room.until("owned", 10 * SECOND, || room.owners().contains_key("a"));
+    room.world.data().page_items_max = Some(2);
+    room.load(30, 10 * SECOND);
+    room.run(5 * SECOND);
+    assert!(room.world.data().asked_items <= Some(4), "{:?}", room.world.data().asked_items);
+    room.until("all done", 20 * SECOND, || room.all_done());
+    room.world.data().page_items_max = None;
+    room.load(30, 10 * SECOND);
+    room.run(12 * SECOND);
+    assert!(room.all_done());
+    assert_eq!(room.world.data().asked_items, Some(8), "as it was set");
+    assert_eq!(room.world.ledger().duplicates(), 0);
+    room.check();
+}
+
+/// 73: what follows the position is no longer kept: an alarm, no jump, nothing handled, and the
+/// lease stays; work goes on when a person has seen to it.
+#[test]
+fn retention_gone() {
+    let mut room = Room::new(1);
+    room.join("a");
+    room.until("owned", 10 * SECOND, || room.owners().contains_key("a"));
+    room.world.data().refusals = vec![FeedError::HistoryLost("too old".into()); 3];
+    for key in 0..4 {
+        room.world.write(key, 1);
+    }
+    let position = room.leases()[0].continuation.clone();
+    room.run(50 * SECOND);
+    assert!(room.alarmed("no longer kept") && room.world.ledger().begun.is_empty());
+    assert_eq!(room.leases()[0].continuation, position);
+    room.until("all done", 120 * SECOND, || room.all_done());
+    room.check();
+}
+
+/// 87: ten quiet minutes: the host says that it lives and reads, and asks little.
+#[test]
+fn idle_heartbeat() {
+    let mut room = Room::new(100);
+    let a = room.join("a");
+    room.until("owned", 30 * SECOND, || room.owners().get("a") == Some(&100));
+    room.run(30 * SECOND);
+    let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+    let (beats, reads) = (count(&room.host(a).beats), count(&room.host(a).reads));
+    let requests = room.world.data().requests[&a];
+    room.run(600 * SECOND);
+    assert!(count(&room.host(a).beats) - beats >= 100, "a beat every five seconds or so");
+    assert!(count(&room.host(a).reads) - reads >= 100 * 15, "every lease is read, empty or not");
+    let asked = room.world.data().requests[&a] - requests;
+    assert!(asked <= 600, "{asked} requests to the lease container in 600 seconds");
 }
 
 /// 60: a read that is never answered is given up, and sent again.

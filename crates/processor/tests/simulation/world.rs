@@ -46,6 +46,18 @@ pub struct Data {
     pub feed_faults: u64,
     pub read_only: bool,
     pub slow: bool,
+    /// New leases are refused.
+    pub no_new_leases: bool,
+    /// Writes of this document are refused.
+    pub broken: Option<String>,
+    /// Each lease is written by somebody else just before it is taken.
+    pub renews_first: bool,
+    /// Reads that ask for more items are told that their page would be too large.
+    pub page_items_max: Option<u32>,
+    /// What the next reads of the feed are told.
+    pub refusals: Vec<FeedError>,
+    /// The page size that was asked for last.
+    pub asked_items: Option<u32>,
     /// Deletes are refused.
     pub keeps_all: bool,
     /// Dead letters are not taken.
@@ -247,6 +259,19 @@ impl World {
         if data.no_letters && id.contains(".dead.") {
             return Err(StoreError::Unknown("503".into()));
         }
+        let is_new_lease = condition.is_none() && id.contains("..");
+        if (data.no_new_leases && is_new_lease) || data.broken.as_ref() == Some(&id) {
+            return Err(StoreError::Refused { status: 403, message: "not this one".into() });
+        }
+        let properties = body.get("properties");
+        let takes = properties.is_some_and(|all| all["cfx.wid"].to_string().contains("/take/"));
+        if data.renews_first && takes {
+            let (body, _) = data.documents.remove(&id).ok_or(StoreError::Missing)?;
+            data.history.push(id.clone());
+            let version = data.history.len() as u64;
+            data.documents.insert(id.clone(), (body, version));
+            return Err(StoreError::Changed);
+        }
         let before = data.documents.get(&id).cloned();
         match (&before, condition) {
             (Some(_), None) => return Err(StoreError::Exists),
@@ -383,6 +408,17 @@ pub struct SimFeed {
 }
 
 impl SimFeed {
+    /// What this read is told instead of a page.
+    fn refusal(&self, ask: &Ask) -> Result<(), FeedError> {
+        let mut data = self.world.data();
+        data.asked_items = ask.max_item_count;
+        if !data.refusals.is_empty() {
+            return Err(data.refusals.remove(0));
+        }
+        let too_many = data.page_items_max.is_some_and(|max| ask.max_item_count > Some(max));
+        if too_many { Err(FeedError::TooLarge) } else { Ok(()) }
+    }
+
     async fn fault(&self) -> Result<(), FeedError> {
         self.world.sim.sleep(self.world.delay()).await;
         let (cut, faults) = {
@@ -467,6 +503,7 @@ impl Feed for SimFeed {
             if self.world.data().hangs {
                 std::future::pending::<()>().await;
             }
+            self.refusal(&ask)?;
             let after = position(&ask.start, self.world.data().lsn);
             let until = self.world.sim.now() + ask.wait.unwrap_or_default();
             loop {

@@ -14,7 +14,7 @@ use crate::support::{Home, Seen, Sink, eventually, from_beginning, options};
 const STOP: Duration = Duration::from_secs(20);
 
 /// Changes of one key come in the order of their commits.
-fn assert_ordered(seen: &[Seen]) {
+pub fn assert_ordered(seen: &[Seen]) {
     let mut last: BTreeMap<&str, u64> = BTreeMap::new();
     for each in seen {
         let before = last.insert(&each.key, each.lsn).unwrap_or(0);

@@ -6,6 +6,7 @@ use client::ItemOptions;
 use processor::{CloseReason, Mode, Options};
 use serde_json::json;
 
+use crate::delivery::assert_ordered;
 use crate::support::{Home, Sink, eventually, from_beginning, options};
 
 const STOP: Duration = Duration::from_secs(20);
@@ -57,30 +58,36 @@ async fn net3_6079_split_offline() {
     assert_eq!(sink.ids().len(), 40, "history is not replayed");
 }
 
-/// 69: a merge: each lease goes on as a span of the merged range.
+/// 69: a merge: each lease goes on as a span of the merged range, then both are joined at one
+/// position; nothing is lost and nothing comes twice, and a split cuts what was joined.
 #[tokio::test]
 async fn merge_live() {
     let home = Home::new(2).await;
     let sink = Sink::new();
-    let mut processor = home.start(from_beginning("a"), &sink).await;
+    let brisk = Options { lease_renew_interval: Duration::from_millis(500), ..from_beginning("a") };
+    let mut processor = home.start(brisk, &sink).await;
     home.fill("one", 50).await;
     sink.until_count(50).await;
     let ranges = home.ranges().await;
     home.container.merge_ranges(&[&ranges[0], &ranges[1]]).await.unwrap();
     home.fill("two", 50).await;
     sink.until_count(100).await;
-    eventually("both leases are spans", || async {
+    let merged = home.ranges().await.remove(0);
+    eventually("one lease is left", || async {
         let leases = home.lease_documents().await;
-        leases.len() == 2 && leases.iter().all(|lease| lease["version"] == 1)
+        leases.len() == 1 && leases[0]["LeaseToken"] == json!(merged)
     })
     .await;
-    // And a split of the merged one cuts them at its bounds.
-    let range = home.ranges().await.remove(0);
-    home.container.split_range(&range).await.unwrap();
+    let lease = home.lease_documents().await.remove(0);
+    assert_eq!((&lease["version"], &lease["FeedRange"]["Range"]["max"]), (&json!(0), &json!("FF")));
     home.fill("three", 50).await;
     sink.until_count(150).await;
+    home.container.split_range(&merged).await.unwrap();
+    home.fill("four", 50).await;
+    sink.until_count(200).await;
     processor.stop(STOP).await;
-    assert_eq!(sink.ids().len(), 150);
+    assert_eq!(sink.ids().len(), 200, "nothing twice");
+    assert_ordered(&sink.seen());
 }
 
 /// 72: all versions and deletes.

@@ -19,6 +19,9 @@ pub fn help() -> String {
          \x20 astrarium key                 make a key and print it\n\
          \x20 astrarium query [options] DATABASE CONTAINER TEXT\n\
          \x20                               ask a running server; --explain says how it finds rows\n\
+         \x20 astrarium processor …         share a change feed among processes (see processor help)\n\
+         \x20 astrarium replicate …         copy a container into another one and keep it up to date\n\
+         \x20 astrarium ranges …            list, split and merge partition key ranges\n\
          \x20 astrarium --version\n\n\
          Each option can also be set as a variable (--data-dir as ASTRARIUM_DATA_DIR) or in a\n\
          TOML file (data-dir = \"…\") named by --config FILE. Flags win over variables, variables\n\

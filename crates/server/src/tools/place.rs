@@ -24,9 +24,21 @@ pub fn container(arguments: &Arguments) -> Result<Container, String> {
 
 fn how(arguments: &Arguments) -> Result<(String, Credential, ClientOptions), String> {
     let (endpoint, key) = account(arguments)?;
-    let trust = if arguments.flag("insecure") { Trust::AnyOnLoopback } else { Trust::System };
+    let trust = trust(arguments)?;
     let key = Credential::key(&key).map_err(|error| error.to_string())?;
     Ok((endpoint, key, ClientOptions { trust, ..ClientOptions::default() }))
+}
+
+/// Whose certificates count.
+pub fn trust(arguments: &Arguments) -> Result<Trust, String> {
+    match arguments.get("trust") {
+        _ if arguments.flag("insecure") => Ok(Trust::AnyOnLoopback),
+        Some(path) => {
+            let pem = std::fs::read(path).map_err(|error| format!("--trust {path}: {error}"))?;
+            Ok(Trust::Certificates(pem))
+        }
+        None => Ok(Trust::System),
+    }
 }
 
 fn account(arguments: &Arguments) -> Result<(String, String), String> {

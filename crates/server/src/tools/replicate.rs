@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use client::{Container, ItemOptions, PartitionKey};
-use processor::{Fleet, HandlerError, Options};
-use serde_json::Value;
+use client::{Container, FeedScope, Kind};
+use processor::{Fleet, Mode, Options};
 
 use super::arguments::Arguments;
+use super::copy::Copier;
 use super::{place, run};
 
 const STOP: Duration = Duration::from_secs(60);
@@ -24,9 +24,16 @@ pub async fn replicate(arguments: &Arguments) -> Result<(), String> {
     let database = arguments.get("to-database").or(arguments.get("database")).unwrap_or_default();
     let name = arguments.need("to-container")?;
     let target = site.beside(database, name).handle().map_err(|error| error.to_string())?;
-    let paths = target.read().await.map_err(|error| format!("the target: {error}"))?.key_paths;
-    let copier = Arc::new(Copier { target, paths });
+    let source = site.handle().map_err(|error| error.to_string())?;
+    let source_paths = source.read().await.map_err(|error| format!("the source: {error}"))?;
+    let target_paths = target.read().await.map_err(|error| format!("the target: {error}"))?;
+    if source_paths.rid == target_paths.rid {
+        return Err("the copy of a container cannot be the container itself".into());
+    }
     let mut options = run::options(arguments)?;
+    options.mode = mode(options.mode, &source).await?;
+    let copier = Copier::new(target, source_paths.key_paths, target_paths.key_paths);
+    let copier = Arc::new(copier);
     if arguments.get("name").is_none() {
         options.lease_prefix = format!("replicate-{database}-{name}-");
     }
@@ -78,19 +85,41 @@ pub async fn replicate(arguments: &Arguments) -> Result<(), String> {
     report.error.map_or(Ok(()), Err)
 }
 
+/// The mode that tells of deletes. All versions do; the latest ones do on Astrarium, which is known
+/// by its answer to a question of its own.
+async fn mode(asked: Mode, source: &Container) -> Result<Mode, String> {
+    if asked == Mode::AllVersions {
+        return Ok(asked);
+    }
+    match source.lag(&FeedScope::Container, None).await {
+        Ok(_) => Ok(Mode::LatestWithDeletes),
+        Err(error) if error.is_transient() || error.kind() == Kind::Unauthorized => {
+            Err(format!("the source: {error}"))
+        }
+        Err(_) => {
+            eprintln!(
+                "astrarium: this service does not tell of deletes in the feed of latest versions: items that are deleted meanwhile stay in the copy; --all-versions copies deletes where the container keeps them"
+            );
+            Ok(asked)
+        }
+    }
+}
+
 /// Shows how far it is. Returns when all is copied, if that is the end.
 async fn watch(fleet: &Fleet, copied: &AtomicU64, ends: bool) -> Result<(), String> {
     loop {
         tokio::time::sleep(REFRESH).await;
         let status = fleet.status().await.map_err(|error| error.to_string())?;
         let left: Option<u64> = status.estimates.iter().map(|each| each.items).sum();
+        // Deletes are commits, but no items.
+        let behind: Option<u64> = status.estimates.iter().map(|each| each.commits).sum();
         let done = copied.load(Ordering::Relaxed);
         if std::io::stderr().is_terminal() {
             let line = left.map_or_else(|| format!("{done} copied"), |left| bar(done, left));
             eprint!("\r{line}\x1b[K");
             let _ = std::io::stderr().flush();
         }
-        if ends && left == Some(0) {
+        if ends && left == Some(0) && behind == Some(0) {
             return Ok(());
         }
     }
@@ -101,33 +130,6 @@ fn bar(done: u64, left: u64) -> String {
     let full = usize::try_from(done * BAR as u64 / all).unwrap_or(BAR).min(BAR);
     let (full, empty) = ("█".repeat(full), "░".repeat(BAR - full));
     format!("{full}{empty} {} % · {done} copied · {left} to go", done * 100 / all)
-}
-
-struct Copier {
-    target: Container,
-    paths: Vec<String>,
-}
-
-impl Copier {
-    /// Writes an item to the target, without what belongs to the source's copy of it.
-    async fn copy(&self, change: &processor::Change) -> Result<(), HandlerError> {
-        let mut item: Value = change.parse()?;
-        if let Some(current) = item.get_mut("current") {
-            item = current.take();
-        }
-        let Value::Object(body) = &mut item else { return Ok(()) };
-        body.retain(|name, _| {
-            !matches!(name.as_str(), "_rid" | "_self" | "_etag" | "_attachments" | "_ts" | "_lsn")
-        });
-        let value = |path: &String| {
-            let mut parts = path.trim_start_matches('/').split('/');
-            let found = parts.try_fold(&item, |value, part| value.get(part.trim_matches('"')));
-            found.cloned().unwrap_or_else(|| Value::Object(serde_json::Map::new()))
-        };
-        let key = PartitionKey::levels(self.paths.iter().map(value));
-        self.target.upsert_item(key, item.clone(), ItemOptions::default()).await?;
-        Ok(())
-    }
 }
 
 #[cfg(test)]

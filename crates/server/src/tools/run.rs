@@ -18,7 +18,7 @@ pub async fn run(arguments: &Arguments) -> Result<(), String> {
     let signals = Signals::listen();
     let sink = match (arguments.get("exec"), arguments.get("post")) {
         (Some(command), None) => Sink::command(command),
-        (None, Some(url)) => Sink::post(url)?,
+        (None, Some(url)) => Sink::post(url, &place::trust(arguments)?)?,
         _ => return Err("where to? --exec COMMAND or --post URL".into()),
     };
     let site = place::site(arguments)?;
@@ -115,6 +115,7 @@ pub fn options(arguments: &Arguments) -> Result<Options, String> {
         mode: if arguments.flag("all-versions") { Mode::AllVersions } else { Mode::Latest },
         max_item_count: arguments.number("max-items")?,
         lanes: arguments.number("lanes")?.unwrap_or(1),
+        handler_timeout: arguments.seconds("timeout")?,
         ..Options::default()
     };
     match arguments.get("from").map(str::parse).transpose()? {
