@@ -77,10 +77,19 @@ fn speaks_of_functions(text: &str) -> bool {
     text.as_bytes().windows(4).any(|word| word.eq_ignore_ascii_case(b"udf."))
 }
 
+/// Whether a text has a name after a dot. What is not called is not loaded: it may be broken.
+fn names(text: &str, name: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    text.match_indices(name).any(|(at, _)| {
+        let (before, after) = (&text[..at], &text[at + name.len()..]);
+        before.trim_end().ends_with('.') && !after.starts_with(is_part)
+    })
+}
+
 impl QueryFunctions {
     /// Those of which a query may speak; none where it speaks of none.
     pub(crate) fn named_in(&self, text: &str) -> Option<Self> {
-        let named = |function: &&Arc<Resource>| text.contains(&function.id);
+        let named = |function: &&Arc<Resource>| names(text, &function.id);
         speaks_of_functions(text).then(|| Self {
             scripts: self.scripts.clone(),
             functions: self.functions.iter().filter(named).cloned().collect(),
@@ -285,5 +294,24 @@ fn blocking<T>(run: impl FnOnce() -> T) -> T {
     match Handle::try_current().map(|handle| handle.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(run),
         _ => run(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_functions_that_a_text_calls_are_named_in_it() {
+        for (text, name, expected) in [
+            ("SELECT VALUE udf.tax(c.n) FROM c", "tax", true),
+            ("SELECT VALUE UDF . tax (c.n) FROM c", "tax", true),
+            ("SELECT VALUE udf.taxes(c.n) FROM c", "tax", false),
+            ("SELECT VALUE udf.tax(c.n) FROM c", "c", false),
+            ("SELECT VALUE udf.tax(c.n) FROM c", "x", false),
+            ("SELECT VALUE udf.é(c.n), udf.ée(1) FROM c", "é", true),
+        ] {
+            assert_eq!(names(text, name), expected, "{text} {name}");
+        }
     }
 }

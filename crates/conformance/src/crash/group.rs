@@ -331,7 +331,7 @@ pub fn check(wire: &mut Wire, groups: &mut [Group], report: &mut Report) {
         report.wrong.push(format!("{} is in the change feed, and nobody wrote it", strange.id));
     }
     let idle = [report.batches, report.procedures, report.bulks].contains(&0);
-    if report.wrong.is_empty() && idle && report.cycles > 3 {
+    if report.wrong.is_empty() && idle && report.cycles > 10 {
         report.wrong.push("nothing was written by batches, procedures or bulk".to_owned());
     }
 }

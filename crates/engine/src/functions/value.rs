@@ -40,11 +40,15 @@ pub(super) fn returned(value: script::Value<'static>) -> Result<Value<'static>> 
         script::Value::Number(number) => Value::number(number),
         script::Value::Text(text) => Value::String(text),
         script::Value::Json(text) => {
-            model::json::check(text.as_bytes())?;
-            let tree: Tree = serde_json::from_str(&text).map_err(|error| {
-                Error::bad_request(format!("a user-defined function gave no JSON: {error}"))
-            })?;
+            // What is nested too deeply is refused before anything walks into it.
+            model::json::check(text.as_bytes()).map_err(|error| unfit(&error.message))?;
+            let tree: Tree =
+                serde_json::from_str(&text).map_err(|error| unfit(&error.to_string()))?;
             Value::from_tree(&tree)
         }
     })
+}
+
+fn unfit(why: &str) -> Error {
+    Error::bad_request(format!("a user-defined function gave a value that is none here: {why}"))
 }

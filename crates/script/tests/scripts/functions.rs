@@ -148,9 +148,15 @@ fn rows_and_values_of_many_bytes_travel_in_pieces() {
     let mut one = |n| call_all(&mut functions, 1, &[&[Number(n)]]);
     assert_eq!(one(5e6).unwrap_err().kind, ErrorKind::TooLarge);
     assert_eq!(one(1.0).unwrap(), [Text("x".into())]);
-    let too_much = vec![Number(1e6); 40];
-    let refused = call_all(&mut functions, 1, &rows(&too_much)).unwrap_err();
-    assert_eq!(refused.kind, ErrorKind::TooLarge);
+    let mut calls = Calls::default();
+    let mut call = Vec::new();
+    Calls::encode(&mut call, 1, &[Number(1e6)]);
+    (0..40).for_each(|_| calls.add(&call));
+    // They are too much together, unless some are left for another time.
+    match functions.call(&calls) {
+        Ok(answers) => assert!(answers.values.len() <= 33, "{}", answers.values.len()),
+        Err(refused) => assert_eq!(refused.kind, ErrorKind::TooLarge),
+    }
     let huge = [Text("x".repeat(5_000_000).into())];
     drop(functions);
     let mut functions = pool.functions(&[script("s => 1")]).unwrap();
