@@ -1,5 +1,7 @@
 //! Writers that remember what the server promised them, and the check of its promises.
 
+pub mod group;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -18,6 +20,12 @@ pub struct Report {
     pub cycles: u64,
     /// Writes that the server said it had.
     pub acknowledged: u64,
+    /// Batches that the server said it had.
+    pub batches: u64,
+    /// Procedures likewise.
+    pub procedures: u64,
+    /// Bulk requests likewise.
+    pub bulks: u64,
     /// Writes whose answer never came.
     pub in_flight: u64,
     /// Acknowledged writes that are gone, or gone back.

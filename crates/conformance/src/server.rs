@@ -104,6 +104,24 @@ pub fn resident_kib(pid: u32) -> Option<u64> {
     line.split_whitespace().nth(1)?.parse().ok()
 }
 
+/// Seconds of processor time that a process and its children have used, where the system tells.
+pub fn processor_seconds(pid: u32) -> Option<f64> {
+    /// What the system counts in.
+    const TICKS_PER_SECOND: f64 = 100.0;
+    let mut ticks = 0;
+    for process in std::fs::read_dir("/proc").ok()?.flatten() {
+        let Ok(stat) = std::fs::read_to_string(process.path().join("stat")) else { continue };
+        // The name, which may hold anything, is in parentheses; its state and parent follow.
+        let Some((id, rest)) = stat.split_once(' ') else { continue };
+        let fields: Vec<&str> = rest.rsplit(')').next()?.split_whitespace().collect();
+        let number = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok());
+        if id.parse() == Ok(pid) || number(1) == Some(pid.into()) {
+            ticks += number(11)? + number(12)?;
+        }
+    }
+    (ticks > 0).then_some(ticks as f64 / TICKS_PER_SECOND)
+}
+
 /// Waits for the ready line; what the server prints afterwards is read and dropped.
 fn await_ready(child: &mut Child) -> io::Result<(String, u16)> {
     let stdout = child.stdout.take().expect("stdout was asked for");

@@ -30,6 +30,7 @@ use crate::partition::Partition;
 use crate::version::Version;
 
 pub use filter::ChangesFilter;
+use filter::Looking;
 use stream::{Kind, Merged, before};
 
 /// Rows looked at for one page; a narrow scope ends its page here with a position further on.
@@ -70,8 +71,9 @@ impl Container {
         let mut result = Ok(());
         let life = Life { default_ttl: self.definition().default_ttl, now: self.env.now_seconds() };
         let asked = parts.clone();
+        let looking = filter.map(ChangesFilter::begin);
         for part in &mut parts {
-            result = part.read(read.mode, filter, &mut page, &life).await;
+            result = part.read(read.mode, looking.as_ref(), &mut page, &life).await;
             if result.is_err() || page.full {
                 break;
             }
@@ -294,7 +296,7 @@ impl Part {
     async fn read(
         &mut self,
         mode: ChangesMode,
-        filter: Option<&ChangesFilter>,
+        filter: Option<&Looking<'_>>,
         page: &mut Gathered,
         life: &Life,
     ) -> Result<()> {

@@ -19,7 +19,7 @@ use crate::api::{Answer, Conditions, ItemWrite, Link, Resource};
 use crate::item::Mode;
 use crate::partition::Partition;
 use crate::transaction::{Committed, Transaction};
-use crate::{Container, Engine, Kind, keys};
+use crate::{Container, Engine, Kind, QueryFunctions, keys};
 
 /// What runs scripts.
 pub trait Scripts: std::fmt::Debug + Send + Sync {
@@ -141,6 +141,7 @@ impl Engine {
         let work = Arc::new(Work {
             scripts: self.scripts()?,
             container: script_container(&container),
+            functions: self.script_functions(&procedure.0)?,
             log,
             seed: seed(&container),
         });
@@ -168,6 +169,7 @@ impl Engine {
         let work = Arc::new(Work {
             scripts: self.scripts()?,
             container: script_container(container),
+            functions: self.script_functions(&link.0)?,
             log: write.log,
             seed: seed(container),
         });
@@ -176,6 +178,12 @@ impl Engine {
         };
         let settle = |item: ItemWrite, committed: &Committed| committed.settle_item(item);
         container.transact(key, work, run, settle).await
+    }
+
+    /// The functions that queries of a container's scripts may call.
+    fn script_functions(&self, link: &[(Kind, String)]) -> Result<Option<Arc<QueryFunctions>>> {
+        let container = Link(link.iter().take(2).cloned().collect());
+        Ok(self.functions_of(&container)?.map(Arc::new))
     }
 
     fn container_of(&self, link: &Link) -> Result<Arc<Container>> {
@@ -240,6 +248,7 @@ pub(crate) fn failed(error: script::Error) -> Error {
 struct Work {
     scripts: Arc<dyn Scripts>,
     container: script::Container,
+    functions: Option<Arc<QueryFunctions>>,
     log: bool,
     seed: u128,
 }
@@ -371,7 +380,8 @@ impl Container {
         let (mut done, mut log, mut charge) = (Err(clash()), String::new(), 0.0);
         for holds in [false, true] {
             let (run, work) = (run.clone(), work.clone());
-            let mut transaction = Transaction::new(self.clone(), key.clone(), holds);
+            let mut transaction =
+                Transaction::new(self.clone(), key.clone(), holds, work.functions.clone());
             let ran = tokio::task::spawn_blocking(move || {
                 let mut log = String::new();
                 let result = run(&work, &mut transaction, &mut log);

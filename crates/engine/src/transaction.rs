@@ -22,7 +22,6 @@ use model::policy::ContainerDefinition;
 use model::token::Etag;
 use model::{Error, Fault, Result, charge, limits};
 
-use crate::Container;
 use crate::api::{Conditions, ItemWrite, storage};
 use crate::commit::Draft;
 use crate::doomed::Doomed;
@@ -31,6 +30,7 @@ use crate::item::{Delete, Key, Mode, Put, Written, check_identity, full_ordinal}
 use crate::keys::{self, Head, Row, Slot};
 use crate::places::{Places, Write};
 use crate::watch::Watch;
+use crate::{Container, QueryFunctions};
 
 /// Partition numbers from here on are of no partition.
 const NO_PARTITION: u32 = 0xFFFF_0000;
@@ -50,6 +50,8 @@ pub(crate) struct Transaction {
     /// Bytes of what it has written.
     bytes: usize,
     pub charge: f64,
+    /// The functions that its queries may call.
+    functions: Option<Arc<QueryFunctions>>,
     /// It cannot go on.
     broken: Option<Error>,
 }
@@ -92,7 +94,12 @@ pub(crate) struct Committed {
 }
 
 impl Transaction {
-    pub fn new(container: Arc<Container>, key: PartitionKey, holds: bool) -> Self {
+    pub fn new(
+        container: Arc<Container>,
+        key: PartitionKey,
+        holds: bool,
+        functions: Option<Arc<QueryFunctions>>,
+    ) -> Self {
         Self {
             definition: container.definition(),
             container,
@@ -104,6 +111,7 @@ impl Transaction {
             touched: BTreeSet::new(),
             bytes: 0,
             charge: 0.0,
+            functions,
             broken: None,
         }
     }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use astrarium_engine::{
-    Conditions, Container, CreateOptions, Engine, Env, ItemPage, Kind, Link, Options, Page,
-    ReplaceOptions, Scope,
+    BatchKind, BatchOperation, Conditions, Container, CreateOptions, Engine, Env, ItemPage, Kind,
+    Link, Options, Page, ReplaceOptions, Scope,
 };
 use kv::{Crashing, Keyspace, PartitionId, Stores};
 use model::partition_key::{Component, PartitionKey};
@@ -284,4 +284,45 @@ async fn throughput_is_enforced_and_follows_its_offer() {
     assert_eq!(replace(body.clone()).await.unwrap_err().fault, Fault::BadRequest);
     body["content"] = json!({"offerThroughput": 1000});
     assert_eq!(replace(body).await.unwrap().body["content"]["offerThroughput"], json!(1000));
+}
+
+/// Operations of a bulk request pay one by one: those that come too late are told when to come again,
+/// the others are done.
+#[tokio::test]
+async fn bulk_operations_are_throttled_one_by_one() {
+    let account = Account::with(Options { enforce_throughput: true, ..Options::default() }).await;
+    let container = account.container(json!({})).await;
+    let upserts = |numbers: &[usize]| -> Vec<BatchOperation> {
+        let one = |n: &usize| BatchOperation {
+            kind: BatchKind::Upsert,
+            id: None,
+            body: json!({"id": n.to_string(), "pk": "k", "pad": "x".repeat(60_000)})
+                .to_string()
+                .into(),
+            conditions: Conditions::default(),
+            key: key("k"),
+        };
+        numbers.iter().map(one).collect()
+    };
+    let mut left: Vec<usize> = (0..20).collect();
+    let mut throttled = 0;
+    while !left.is_empty() {
+        let answer = container.execute_bulk(None, upserts(&left), true, None).await.unwrap();
+        let results = answer.result.unwrap();
+        assert!(results[0].result.is_ok(), "after the wait the first has its turn");
+        let mut wait = 0;
+        let mut refused = Vec::new();
+        for (n, result) in left.iter().zip(&results) {
+            if let Err(error) = &result.result {
+                assert_eq!(error.fault, Fault::TooManyRequests);
+                wait = wait.max(result.retry_after_ms.expect("it is told when to come again"));
+                refused.push(*n);
+            }
+        }
+        throttled += refused.len();
+        left = refused;
+        account.pass(wait);
+    }
+    assert!(throttled > 0);
+    assert_eq!(everything(&container, Scope::Everything).await.len(), 20);
 }

@@ -34,6 +34,8 @@ pub(crate) struct Bound {
     /// The members of the item that it names.
     pub fields: Fields,
     pub slots: usize,
+    /// Places where it calls user-defined functions.
+    pub udf_calls: usize,
     /// Whether it reads items at all: one without `FROM` does not.
     pub reads: bool,
 }
@@ -61,8 +63,9 @@ pub(crate) fn bind(query: &Query, parameters: &Parameters, settings: &Settings) 
         binder.problems.sort_by_key(|problem| problem.span.map_or(0, |span| span.start));
         return Err(refusal(&binder.problems));
     }
-    let Binder { fields, slots, .. } = binder;
-    Ok(Bound { block, order, top, offset_limit, fields, slots, reads: !query.from.is_empty() })
+    let Binder { fields, slots, udf_calls, .. } = binder;
+    let reads = !query.from.is_empty();
+    Ok(Bound { block, order, top, offset_limit, fields, slots, udf_calls, reads })
 }
 
 struct Binder<'b> {

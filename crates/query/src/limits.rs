@@ -10,6 +10,10 @@ pub const TREE_HEIGHT: usize = 200;
 pub const JOINS: usize = 10;
 /// Calls of user-defined functions in one query.
 pub const UDF_CALLS: usize = 10;
+/// Steps of rows that are rehearsed at once for the functions they call.
+pub const REHEARSAL_STEPS: u64 = 50_000;
+/// How often the same rows are rehearsed at most.
+pub const REHEARSALS: usize = 32;
 /// Keys of one `ORDER BY`.
 pub const ORDER_KEYS: usize = 8;
 /// Largest count of `TOP`, `OFFSET` and `LIMIT`.

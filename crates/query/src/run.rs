@@ -14,6 +14,7 @@ use crate::source::{Scan, Source};
 use crate::statement::Statement;
 use crate::world::{Budget, World};
 
+mod ahead;
 mod cursor;
 mod group;
 mod keys;

@@ -21,6 +21,28 @@ pub trait World: Sync {
     fn call(&self, name: &str, _arguments: &[Value<'_>]) -> Result<Value<'static>> {
         Err(Error::bad_request(format!("there is no user-defined function '{name}'")))
     }
+
+    /// The same functions, where they are cheaper to call many times at once.
+    fn rehearsal(&self) -> Option<&dyn Rehearsal> {
+        None
+    }
+}
+
+/// Functions that are called for many rows at once, while the rows are rehearsed.
+pub trait Rehearsal: Sync {
+    /// Begins a rehearsal, of the same rows as the last or of others: until it is finished, a call
+    /// whose answer is not known is noted and gives undefined.
+    fn begin(&self, again: bool);
+
+    /// How many calls have been noted.
+    fn noted(&self) -> usize;
+
+    /// Whether these are enough.
+    fn is_full(&self) -> bool;
+
+    /// Ends the rehearsal and makes the calls noted. Gives how many of them, from the first on, have
+    /// an answer now; be it that they failed.
+    fn finish(&self) -> usize;
 }
 
 /// What the container says about its values.
@@ -75,6 +97,11 @@ impl Budget {
             return Err(too_much("bytes of one value", limits::VALUE_BYTES));
         }
         self.spend(bytes as u64 / 64)
+    }
+
+    /// The steps so far.
+    pub(crate) fn steps(&self) -> u64 {
+        self.steps.load(Relaxed)
     }
 
     /// A new row begins.

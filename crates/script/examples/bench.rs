@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use astrarium_script::{
-    Call, Container, Host, Item, Limits, Page, PageRequest, Pool, Program, Query, Script, Settings,
-    Task, Value, WriteOptions, worker,
+    Call, Calls, Container, Host, Item, Limits, Page, PageRequest, Pool, Program, Query, Script,
+    Settings, Task, Value, WriteOptions, worker,
 };
 use bytes::Bytes;
 use model::{Error, Result};
@@ -125,7 +125,7 @@ fn measure() -> std::result::Result<(), String> {
     ] {
         println!(
             "function of a {name:<7}                  {:>9.0} calls/s",
-            calls(&pool, source, argument)?
+            calls(&pool, source, &argument)?
         );
     }
     Ok(())
@@ -169,14 +169,20 @@ fn paused(pool: &Pool) -> std::result::Result<Vec<Duration>, String> {
     Ok((0..500).map(|_| one()).collect::<std::result::Result<Vec<_>, _>>()?.concat())
 }
 
-fn calls(pool: &Pool, source: &str, argument: Value) -> std::result::Result<f64, String> {
+fn calls(pool: &Pool, source: &str, argument: &Value<'_>) -> std::result::Result<f64, String> {
     let scripts = [Script { id: "bench", source }];
     let mut functions = pool.functions(&scripts).map_err(|e| e.message)?;
-    let arguments = vec![argument; ROWS];
+    let mut call = Vec::new();
+    Calls::encode(&mut call, 0, std::slice::from_ref(argument));
+    let mut calls = Calls::default();
+    (0..ROWS).for_each(|_| calls.add(&call));
     let start = Instant::now();
     let rounds = 500;
     for _ in 0..rounds {
-        functions.call(0, ROWS, &arguments).map_err(|e| e.message)?;
+        let answers = functions.call(&calls).map_err(|e| e.message)?;
+        if answers.values.len() != ROWS {
+            return Err(format!("{} of {ROWS} calls were made", answers.values.len()));
+        }
     }
     Ok((rounds * ROWS) as f64 / start.elapsed().as_secs_f64())
 }

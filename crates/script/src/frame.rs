@@ -67,12 +67,22 @@ impl Encoder {
     }
 
     pub(crate) fn append(&mut self, fields: &Self) -> &mut Self {
-        self.0.extend_from_slice(&fields.0);
+        self.raw(&fields.0)
+    }
+
+    /// Fields that have been written elsewhere.
+    pub(crate) fn raw(&mut self, fields: &[u8]) -> &mut Self {
+        self.0.extend_from_slice(fields);
         self
     }
 
     pub(crate) fn len(&self) -> usize {
         self.0.len()
+    }
+
+    /// Forgets what was written after so many bytes.
+    pub(crate) fn cut(&mut self, length: usize) {
+        self.0.truncate(length);
     }
 
     pub(crate) fn as_slice(&self) -> &[u8] {

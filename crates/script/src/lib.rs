@@ -36,7 +36,7 @@ pub mod worker;
 
 pub use call::{Call, Container, Outcome, Script, Task, Verb};
 pub use error::{Error, ErrorKind, Result};
-pub use functions::Functions;
+pub use functions::{Answers, Calls, Functions};
 pub use host::{Host, Indexing, Item, Page, PageRequest, Query, WriteOptions};
 pub use limits::Limits;
 pub use pool::{Pool, Program, Settings};

@@ -6,7 +6,8 @@ use std::time::Duration;
 /// promise anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// How long a script may run, the time in its host included. Of functions: one batch.
+    /// How long a script may run, the time in its host included. Of functions: a call, give or
+    /// take a tenth.
     pub time: Duration,
     /// How much memory the engine gives it, in bytes.
     pub memory_bytes: usize,

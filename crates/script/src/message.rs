@@ -22,8 +22,8 @@ pub(crate) enum Request<'a> {
     Check { id: &'a str, source: &'a str },
     /// Make these functions ready.
     Load(Vec<(&'a str, &'a str)>),
-    /// Call one of them.
-    Apply { function: u32, rows: u32, values: Vec<Value> },
+    /// Call them: so many calls, to be read with [`read_call`].
+    Apply { calls: u32, from: Decoder<'a> },
     /// Forget the functions.
     Unload,
     /// What came of operations, of the earliest first. There may be fewer than asked for; the rest
@@ -138,36 +138,24 @@ pub(crate) fn load(scripts: &[crate::Script<'_>]) -> Vec<u8> {
     to.take()
 }
 
-/// Rows that a function is to be called for, as they are put together.
-#[derive(Debug)]
-pub(crate) struct Batch {
-    function: u32,
-    rows: u32,
-    values: Encoder,
+/// Begins a frame of calls, of so many bytes; they follow as [`invocation`] wrote them.
+pub(crate) fn apply(calls: u32, bytes: usize) -> Encoder {
+    let mut to = Encoder::with(Vec::with_capacity(bytes + 5));
+    to.byte(APPLY).number(calls);
+    to
 }
 
-impl Batch {
-    pub(crate) fn new(function: u32) -> Self {
-        Self { function, rows: 0, values: Encoder::default() }
-    }
+/// Begins a call of a function, by its place among those loaded; its arguments follow with
+/// [`value`].
+pub(crate) fn invocation(to: &mut Encoder, function: u32, arguments: u32) {
+    to.number(function).number(arguments);
+}
 
-    pub(crate) fn add(&mut self, row: &[Value]) {
-        self.rows = self.rows.saturating_add(1);
-        for each in row {
-            value(&mut self.values, each);
-        }
-    }
-
-    pub(crate) fn bytes(&self) -> usize {
-        self.values.len()
-    }
-
-    /// The frame, and how many rows are in it.
-    pub(crate) fn finish(&self) -> (Vec<u8>, usize) {
-        let mut to = Encoder::with(Vec::with_capacity(self.values.len() + 9));
-        to.byte(APPLY).number(self.function).number(self.rows).append(&self.values);
-        (to.take(), self.rows as usize)
-    }
+/// The function of the next call, and how many arguments follow, each for [`read_value`].
+pub(crate) fn read_call(from: &mut Decoder<'_>) -> Read<(usize, usize)> {
+    let (function, arguments) = (from.number()? as usize, from.number()? as usize);
+    // Each takes a byte at least.
+    if arguments > from.len() { Err(Malformed) } else { Ok((function, arguments)) }
 }
 
 pub(crate) fn unload() -> Vec<u8> {
@@ -208,10 +196,7 @@ impl<'a> Request<'a> {
                 }
                 Ok(Self::Load(scripts))
             }
-            APPLY => {
-                let (function, rows) = (from.number()?, from.number()?);
-                Ok(Self::Apply { function, rows, values: read_values(&mut from, usize::MAX)? })
-            }
+            APPLY => Ok(Self::Apply { calls: from.number()?, from }),
             UNLOAD => Ok(Self::Unload),
             ANSWERS => Ok(Self::Answers { accepting: from.byte()? == 1, answers: from }),
             _ => Err(Malformed),
@@ -242,7 +227,8 @@ pub(crate) enum Reply<'a> {
     Done { body: Option<&'a str>, log: &'a str },
     /// It did not.
     Failed(Error),
-    /// What a function gave, for [`read_values`].
+    /// What functions gave, for [`read_values`]; with nothing in it, that the rest of the calls is
+    /// left for another time.
     Values(Decoder<'a>),
 }
 
@@ -309,7 +295,7 @@ fn read_failed(from: &mut Decoder<'_>) -> Read<Error> {
     Ok(Error { kind, message: from.string()?, log: from.string()? })
 }
 
-pub(crate) fn value(to: &mut Encoder, value: &Value) {
+pub(crate) fn value(to: &mut Encoder, value: &Value<'_>) {
     match value {
         Value::Undefined => to.byte(0),
         Value::Null => to.byte(1),
@@ -321,25 +307,32 @@ pub(crate) fn value(to: &mut Encoder, value: &Value) {
     };
 }
 
-/// At most so many values.
-pub(crate) fn read_values(from: &mut Decoder<'_>, most: usize) -> Read<Vec<Value>> {
-    let mut values = Vec::new();
-    while !from.is_empty() {
-        if values.len() == most {
-            return Err(Malformed);
+pub(crate) fn read_value<'a>(from: &mut Decoder<'a>) -> Read<Value<'a>> {
+    Ok(match from.byte()? {
+        0 => Value::Undefined,
+        1 => Value::Null,
+        2 => Value::Bool(false),
+        3 => Value::Bool(true),
+        4 => Value::Number(from.float()?),
+        5 => Value::Text(from.text()?.into()),
+        6 => Value::Json(from.text()?.into()),
+        _ => return Err(Malformed),
+    })
+}
+
+/// Adds at most so many values.
+pub(crate) fn read_values(
+    from: &mut Decoder<'_>,
+    most: usize,
+    values: &mut Vec<Value<'static>>,
+) -> Read<()> {
+    for _ in 0..most {
+        if from.is_empty() {
+            break;
         }
-        values.push(match from.byte()? {
-            0 => Value::Undefined,
-            1 => Value::Null,
-            2 => Value::Bool(false),
-            3 => Value::Bool(true),
-            4 => Value::Number(from.float()?),
-            5 => Value::Text(from.string()?),
-            6 => Value::Json(from.string()?),
-            _ => return Err(Malformed),
-        });
+        values.push(read_value(from)?.into_owned());
     }
-    Ok(values)
+    if from.is_empty() { Ok(()) } else { Err(Malformed) }
 }
 
 #[cfg(test)]
@@ -363,12 +356,18 @@ mod tests {
             if let Some(first) = bytes.first_mut() {
                 *first = (round % 8) as u8;
             }
-            let _ = Request::read(&bytes);
+            if let Ok(Request::Apply { mut from, .. }) = Request::read(&bytes) {
+                while let Ok((_, arguments)) = read_call(&mut from) {
+                    assert!(arguments <= bytes.len());
+                    let _ = read_value(&mut from);
+                }
+            }
             match Reply::read(&bytes) {
                 Ok(Reply::Operations(mut from)) => while Operation::read(&mut from).is_ok() {},
                 Ok(Reply::Values(mut from)) => {
-                    let read = read_values(&mut from, 3);
-                    assert!(read.map_or(true, |values| values.len() <= 3));
+                    let mut values = Vec::new();
+                    let _ = read_values(&mut from, 3, &mut values);
+                    assert!(values.len() <= 3);
                 }
                 _ => {}
             }

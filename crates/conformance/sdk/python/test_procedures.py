@@ -192,3 +192,39 @@ def test_a_script_without_end_is_ended(quick_server, name):
     hello = "function () { getContext().getResponse().setBody('hello'); }"
     container.scripts.create_stored_procedure({"id": f"hello {name}", "body": hello})
     assert container.scripts.execute_stored_procedure(f"hello {name}", partition_key="a") == "hello"
+
+
+SWAP = """
+function swap(first, second, fail) {
+    var collection = getContext().getCollection(), link = collection.getAltLink() + '/docs/';
+    collection.readDocument(link + first, function (error, a) {
+        if (error) throw error;
+        collection.readDocument(link + second, function (error, b) {
+            if (error) throw error;
+            var kept = a.player;
+            a.player = b.player;
+            b.player = kept;
+            collection.replaceDocument(a._self, a, function (error) {
+                if (error) throw error;
+                if (fail) throw new Error('half way');
+                collection.replaceDocument(b._self, b, function (error) { if (error) throw error; });
+            });
+        });
+    });
+}
+"""
+
+
+def test_a_swap_that_fails_half_way_leaves_nothing(container):
+    run = procedure(container, "swap", SWAP)
+    container.create_item({"id": "x", "pk": "a", "player": "ada"})
+    container.create_item({"id": "y", "pk": "a", "player": "bob"})
+    with pytest.raises(exceptions.CosmosHttpResponseError) as error:
+        run("x", "y", True)
+    # The message says what was thrown, and where.
+    assert error.value.status_code == 400
+    line = SWAP[: SWAP.index("half way")].count("\n") + 1
+    assert "half way" in str(error.value) and f"swap.js:{line}:" in str(error.value)
+    assert [container.read_item(id, "a")["player"] for id in "xy"] == ["ada", "bob"]
+    run("x", "y", False)
+    assert [container.read_item(id, "a")["player"] for id in "xy"] == ["bob", "ada"]

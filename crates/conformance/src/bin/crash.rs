@@ -3,16 +3,18 @@
 //!
 //! Each writer owns its items, so that it knows what each must be: what was acknowledged, or
 //! what was under way when the server died. After every restart all items are read, alone and
-//! as a feed, and compared.
+//! as a feed, and compared. Groups of items that are changed by one batch or procedure must be there
+//! as a whole or not at all, and stand in the change feed under one LSN, on one page.
 
 use std::collections::HashMap;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use conformance::crash::group::{self, Group};
 use conformance::crash::{Item, Outcome, Report, Writer, feed};
 use conformance::random::Random;
 use conformance::server::{Scratch, Server, binary};
@@ -28,6 +30,9 @@ const CONTAINERS: [(&str, &str, &str); 3] = [
         "400",
     ),
 ];
+
+/// Groups of items that are changed together.
+const GROUPS: usize = 16;
 
 struct Arguments {
     cycles: u64,
@@ -49,9 +54,13 @@ fn main() -> ExitCode {
         println!("FAILED {wrong}");
     }
     println!(
-        "{} cycles, {} writes acknowledged, {} in flight, {} lost, {} torn, {} LSNs not growing (seed {})",
+        "{} cycles, acknowledged {} single writes, {} batches, {} procedures, {} bulk requests; \
+         {} in flight, {} lost, {} torn, {} LSNs not growing (seed {})",
         report.cycles,
         report.acknowledged,
+        report.batches,
+        report.procedures,
+        report.bulks,
         report.in_flight,
         report.lost,
         report.torn,
@@ -89,18 +98,17 @@ fn run(arguments: &Arguments, data: &Path) -> Report {
     let containers: Vec<&'static str> = CONTAINERS.iter().map(|(name, ..)| *name).collect();
     let mut writers: Vec<Writer> =
         (0..arguments.writers).map(|n| Writer::new(n, &containers, arguments.seed)).collect();
+    let mut groups: Vec<Group> = (0..GROUPS).map(|n| Group::new(n, arguments.seed)).collect();
     let mut report = Report::default();
     for cycle in 0..arguments.cycles {
-        writers = write_until_killed(
-            &mut server,
-            writers,
-            Duration::from_millis(100 + random.below(900)),
-        );
+        let time = Duration::from_millis(100 + random.below(900));
+        (writers, groups) = write_until_killed(&mut server, writers, groups, time);
         let start = Instant::now();
         server.restart().expect("the server starts again on its data");
         let reopened = start.elapsed().as_millis();
         report.cycles += 1;
         check(&server.endpoint, &mut writers, &containers, &mut report);
+        group::check(&mut Wire::new(&server.endpoint), &mut groups, &mut report);
         if arguments.cycles <= 50 || cycle % 50 == 49 {
             let checked = start.elapsed().as_millis() - reopened;
             println!(
@@ -128,24 +136,42 @@ fn prepare(endpoint: &str) {
             .expect("the server answers");
         assert_eq!(made.status, 201, "{}", made.text());
     }
+    group::prepare(&mut wire);
 }
 
 /// Lets the writers write for a while, then kills the server under them.
-fn write_until_killed(server: &mut Server, writers: Vec<Writer>, time: Duration) -> Vec<Writer> {
+fn write_until_killed(
+    server: &mut Server,
+    writers: Vec<Writer>,
+    groups: Vec<Group>,
+    time: Duration,
+) -> (Vec<Writer>, Vec<Group>) {
     let stop = Arc::new(AtomicBool::new(false));
-    let threads: Vec<_> = writers
-        .into_iter()
-        .map(|mut writer| {
-            let (stop, endpoint) = (Arc::clone(&stop), server.endpoint.clone());
-            thread::spawn(move || {
-                writer.write(&endpoint, &stop);
-                writer
-            })
-        })
-        .collect();
+    let writers = started(writers, &server.endpoint, &stop, Writer::write);
+    let groups = started(groups, &server.endpoint, &stop, Group::write);
     thread::sleep(time);
     server.kill();
     stop.store(true, Ordering::Relaxed);
+    (ended(writers), ended(groups))
+}
+
+fn started<T: Send + 'static>(
+    all: Vec<T>,
+    endpoint: &str,
+    stop: &Arc<AtomicBool>,
+    write: fn(&mut T, &str, &AtomicBool),
+) -> Vec<JoinHandle<T>> {
+    let start = |mut one: T| {
+        let (stop, endpoint) = (Arc::clone(stop), endpoint.to_owned());
+        thread::spawn(move || {
+            write(&mut one, &endpoint, &stop);
+            one
+        })
+    };
+    all.into_iter().map(start).collect()
+}
+
+fn ended<T>(threads: Vec<JoinHandle<T>>) -> Vec<T> {
     threads.into_iter().map(|thread| thread.join().expect("a writer does not panic")).collect()
 }
 

@@ -8,14 +8,21 @@ use query::Statement;
 use serde_json::Value;
 
 use crate::api::Changed;
-use crate::select::Here;
-use crate::{Container, Env};
+use crate::functions::Around;
+use crate::{Container, Env, QueryFunctions};
 
 /// A filter and projection of changes. Each change is looked at by itself.
 #[derive(Clone)]
 pub struct ChangesFilter {
     statement: Arc<Statement>,
     env: Env,
+    functions: Option<QueryFunctions>,
+}
+
+/// A filter that looks at the changes of one page.
+pub(super) struct Looking<'f> {
+    filter: &'f ChangesFilter,
+    around: Around<'f>,
 }
 
 impl fmt::Debug for ChangesFilter {
@@ -30,6 +37,7 @@ impl Container {
         &self,
         text: &str,
         parameters: &[(String, Value)],
+        functions: Option<QueryFunctions>,
     ) -> Result<ChangesFilter> {
         let statement = Statement::new(text, parameters, &self.query_settings())?;
         if !statement.is_item_wise() {
@@ -38,18 +46,25 @@ impl Container {
                  projection, but no ORDER BY, GROUP BY, DISTINCT, TOP, OFFSET LIMIT or aggregates",
             ));
         }
-        Ok(ChangesFilter { statement: Arc::new(statement), env: self.env.clone() })
+        Ok(ChangesFilter { statement: Arc::new(statement), env: self.env.clone(), functions })
     }
 }
 
 impl ChangesFilter {
+    /// Begins a page.
+    pub(super) fn begin(&self) -> Looking<'_> {
+        Looking { filter: self, around: Around::new(&self.env, self.functions.as_ref()) }
+    }
+}
+
+impl Looking<'_> {
     /// What a reader gets of a change. Of a delete there is nothing to look at: every reader is
     /// told, since what is gone may be what it has.
     pub(super) fn apply(&self, changed: Changed) -> Result<Vec<Changed>> {
         if changed.body.is_empty() {
             return Ok(vec![changed]);
         }
-        let rows = self.statement.rows_of(&changed.body, &Here(&self.env))?;
+        let rows = self.filter.statement.rows_of(&changed.body, &self.around)?;
         let one = |row| Changed { body: row, ..changed.clone() };
         Ok(rows.into_iter().map(one).collect())
     }

@@ -49,7 +49,8 @@ impl Host for Transaction {
     fn query(&mut self, query: &Query, page: &PageRequest) -> Result<Page> {
         let parameters = super::pages::parameters(query.parameters.as_deref())?;
         let statement = Statement::new(&query.text, &parameters, &self.container.query_settings())?;
-        self.answer(&statement, page)
+        let functions = self.functions.as_ref().and_then(|all| all.named_in(&query.text));
+        self.answer(&statement, functions.as_ref(), page)
     }
 
     fn accepts(&self) -> bool {

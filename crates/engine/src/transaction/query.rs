@@ -13,14 +13,20 @@ use script::{Page, PageRequest};
 
 use super::Transaction;
 use super::pages::{bytes_of, digits};
-use crate::select::Here;
+use crate::QueryFunctions;
+use crate::functions::Around;
 
 /// What a query of a script reads. Nothing in it waits: the script's thread does.
 struct Own<'a>(Mutex<&'a mut Transaction>);
 
 impl Transaction {
     /// A page of a query's answer.
-    pub(super) fn answer(&mut self, statement: &Statement, request: &PageRequest) -> Result<Page> {
+    pub(super) fn answer(
+        &mut self,
+        statement: &Statement,
+        functions: Option<&QueryFunctions>,
+        request: &PageRequest,
+    ) -> Result<Page> {
         let resume = match request.continuation.as_str() {
             "" => None,
             shown => Some(bytes_of(shown)?),
@@ -28,7 +34,7 @@ impl Transaction {
         let rows = (request.size as usize).clamp(1, limits::PAGE_ITEMS);
         let want = Want { rows, bytes: limits::PAGE_BYTES };
         let env = self.container.env.clone();
-        let world = Here(&env);
+        let world = Around::new(&env, functions);
         let found = {
             let own = Own(Mutex::new(self));
             now(statement.page(&own, &world, want, resume.as_deref()))?

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use model::Result;
 
+use super::ahead::Ahead;
 use super::place::{foreign, shortened};
 use super::stream::Seen;
 use super::{Page, Place, Run, Sheet};
@@ -51,8 +52,12 @@ impl<S: Source> Run<'_, S> {
         if !known {
             let mut cursor = self.cursor(&self.plan.access);
             while !cursor.has_ended() {
-                for found in cursor.next(&mut sheet.metrics).await? {
-                    self.group_item(grouping, &found.document, &mut groups, &mut sheet)?;
+                let chunk = cursor.next(&mut sheet.metrics).await?;
+                let mut ahead = self.ahead(&chunk);
+                for (at, found) in chunk.iter().enumerate() {
+                    ahead.item(at);
+                    let document = &found.document;
+                    self.group_item(grouping, document, &mut ahead, &mut groups, &mut sheet)?;
                     self.breathe().await?;
                 }
             }
@@ -181,6 +186,7 @@ impl<S: Source> Run<'_, S> {
         &'a self,
         grouping: &'a Grouping,
         document: &Document,
+        ahead: &mut Ahead<'_, S>,
         groups: &mut Groups,
         sheet: &mut Sheet,
     ) -> Result<()> {
@@ -189,6 +195,7 @@ impl<S: Source> Run<'_, S> {
         let mut frame = Frame::new(self.context, self.bound().slots, &document.body);
         let mut rows = Rows::new(block);
         while rows.next(&mut frame)? {
+            ahead.row();
             if block.passes(&mut frame)? {
                 sheet.metrics.kept += 1;
                 groups.add(grouping, &mut frame)?;

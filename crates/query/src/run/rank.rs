@@ -61,7 +61,10 @@ impl<S: Source> Run<'_, S> {
         let mut bytes = 0;
         let mut cursor = self.cursor(&Access::Documents);
         while !cursor.has_ended() {
-            for found in cursor.next(&mut sheet.metrics).await? {
+            let chunk = cursor.next(&mut sheet.metrics).await?;
+            let mut ahead = self.ahead(&chunk);
+            for (at, found) in chunk.iter().enumerate() {
+                ahead.item(at);
                 let row = self.row(components, &terms, &mut corpora, &found.document)?;
                 if let Some(row) = row {
                     bytes += row.row.len() + 32 * (row.parts.len() + 1);

@@ -9,6 +9,7 @@ use std::collections::{BinaryHeap, HashMap};
 use bytes::Bytes;
 use model::Result;
 
+use super::ahead::Ahead;
 use super::cursor::Found;
 use super::place::{ALL_ROWS, KEY_BYTES, foreign, is_shortened, shortened};
 use super::{Page, Place, Run, Sheet};
@@ -151,8 +152,10 @@ impl<S: Source> Run<'_, S> {
                 Some(found) => vec![found],
                 None => cursor.next(&mut sheet.metrics).await?,
             };
+            let mut ahead = self.ahead(&chunk);
             for (at, found) in chunk.iter().enumerate() {
-                let full = self.indexed_rows(order_scan, found, sheet, after).await?;
+                ahead.item(at);
+                let full = self.indexed_rows(order_scan, found, &mut ahead, sheet, after).await?;
                 if full {
                     let last =
                         self.block().from.is_empty() && cursor.has_ended() && at + 1 == chunk.len();
@@ -169,6 +172,7 @@ impl<S: Source> Run<'_, S> {
         &self,
         order_scan: &OrderScan,
         found: &Found,
+        ahead: &mut Ahead<'_, S>,
         sheet: &mut Sheet,
         after: &mut Option<Rank>,
     ) -> Result<bool> {
@@ -181,7 +185,7 @@ impl<S: Source> Run<'_, S> {
         if order_key(&self.bound().order, &mut frame)? != key {
             return Ok(false);
         }
-        for (number, value) in rows_in_order(block, &mut frame, backwards)? {
+        for (number, value) in rows_in_order(block, &mut frame, ahead, backwards)? {
             let rank =
                 Rank { key: key.clone(), item: found.document.key.clone(), row: number, backwards };
             if after.as_ref().is_some_and(|after| rank <= *after) {
@@ -235,8 +239,11 @@ impl<S: Source> Run<'_, S> {
         let (mut bytes, mut cut) = (0, false);
         let mut cursor = self.cursor(&self.plan.access);
         while !cursor.has_ended() {
-            for found in cursor.next(&mut sheet.metrics).await? {
-                self.candidates(&found, part, |rank, value| {
+            let chunk = cursor.next(&mut sheet.metrics).await?;
+            let mut ahead = self.ahead(&chunk);
+            for (at, found) in chunk.iter().enumerate() {
+                ahead.item(at);
+                self.candidates(found, part, &mut ahead, |rank, value| {
                     if after.is_some_and(|after| rank <= *after) {
                         return Ok(());
                     }
@@ -269,6 +276,7 @@ impl<S: Source> Run<'_, S> {
         &self,
         found: &Found,
         part: Part,
+        ahead: &mut Ahead<'_, S>,
         mut take: impl FnMut(Rank, Value<'_>) -> Result<()>,
     ) -> Result<()> {
         let (block, order) = (self.block(), &self.bound().order);
@@ -278,6 +286,7 @@ impl<S: Source> Run<'_, S> {
         let mut rows = Rows::new(block);
         let mut number = 0;
         while rows.next(&mut frame)? {
+            ahead.row();
             number += 1;
             if !block.passes(&mut frame)? {
                 continue;
@@ -302,8 +311,11 @@ impl<S: Source> Run<'_, S> {
         let mut bytes = 0;
         let mut cursor = self.cursor(&self.plan.access);
         while !cursor.has_ended() {
-            for found in cursor.next(&mut sheet.metrics).await? {
-                self.candidates(&found, Part::All, |rank, value| {
+            let chunk = cursor.next(&mut sheet.metrics).await?;
+            let mut ahead = self.ahead(&chunk);
+            for (at, found) in chunk.iter().enumerate() {
+                ahead.item(at);
+                self.candidates(found, Part::All, &mut ahead, |rank, value| {
                     let mut row = Vec::new();
                     if !value.write_into(&mut row) {
                         return Ok(());
@@ -350,15 +362,17 @@ const PASS_ROWS: usize = 20_000;
 const KEPT_BYTES: usize = 160;
 
 /// The rows of one item in the order that ties have.
-fn rows_in_order<'a>(
+fn rows_in_order<'a, S: Source>(
     block: &'a crate::bound::Block,
     frame: &mut Frame<'a>,
+    ahead: &mut Ahead<'_, S>,
     backwards: bool,
 ) -> Result<std::vec::IntoIter<(u32, Value<'a>)>> {
     let mut all = Vec::new();
     let mut rows = Rows::new(block);
     let (mut number, mut weight) = (0, 0);
     while rows.next(frame)? {
+        ahead.row();
         number += 1;
         if block.passes(frame)? {
             let value = block.output(frame)?;

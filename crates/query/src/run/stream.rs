@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use bytes::Bytes;
 use model::Result;
 
+use super::ahead::Ahead;
 use super::cursor::Found;
 use super::place::{ALL_ROWS, KEY_BYTES, foreign, is_shortened, shortened};
 use super::{Metrics, Page, Place, Run, Sheet};
@@ -63,11 +64,13 @@ impl<S: Source> Run<'_, S> {
                 Some(found) => vec![found],
                 None => cursor.next(&mut sheet.metrics).await?,
             };
+            let mut ahead = self.ahead(&chunk);
             for (at, found) in chunk.iter().enumerate() {
+                ahead.item(at);
                 let bound = replay.as_ref().or(after.as_ref());
                 let passed = self.rows_passed(found, bound, replay.is_some());
                 let ended = self
-                    .item_rows(&found.document, passed, &mut seen, &mut sheet, |row| {
+                    .item_rows(&found.document, passed, &mut ahead, &mut seen, &mut sheet, |row| {
                         position = Some((found.value.clone(), found.document.key.clone(), row));
                     })
                     .await?;
@@ -90,11 +93,15 @@ impl<S: Source> Run<'_, S> {
         let mut count = 0;
         let mut cursor = self.cursor(&self.plan.access);
         while !cursor.has_ended() {
-            for found in cursor.next(metrics).await? {
+            let chunk = cursor.next(metrics).await?;
+            let mut ahead = self.ahead(&chunk);
+            for (at, found) in chunk.iter().enumerate() {
+                ahead.item(at);
                 self.context.budget.begin_row();
                 let mut frame = Frame::new(self.context, self.bound().slots, &found.document.body);
                 let mut rows = Rows::new(block);
                 while rows.next(&mut frame)? {
+                    ahead.row();
                     if block.passes(&mut frame)? {
                         let value = block.output(&mut frame)?;
                         count += i64::from(value.is_defined() && seen.is_new(&value)?);
@@ -111,6 +118,7 @@ impl<S: Source> Run<'_, S> {
         &self,
         document: &Document,
         passed: u32,
+        ahead: &mut Ahead<'_, S>,
         seen: &mut Option<Seen>,
         sheet: &mut Sheet,
         mut reached: impl FnMut(u32),
@@ -123,6 +131,7 @@ impl<S: Source> Run<'_, S> {
         // A page may end within an item, but only where a row has been looked at.
         while rows.next(&mut frame)? {
             self.context.budget.begin_row();
+            ahead.row();
             number += 1;
             if block.passes(&mut frame)? {
                 sheet.metrics.kept += 1;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use astrarium_script::{ErrorKind, Pool, Program, Script, Settings, Task, Value};
 use serde_json::json;
 
-use crate::support::{Memory, procedure, run, settings};
+use crate::support::{Memory, call_all, procedure, run, settings};
 
 const LISTS: &str =
     "function f() { __.readDocuments(__.getSelfLink(), (e, d) => __.response.setBody(d.length)); }";
@@ -163,8 +163,9 @@ fn play(pool: &Pool, seed: u64, caller: u64, turn: u64) {
         _ => {
             let script = Script { id: "u", source: "function f(s, n) { return s + n; }" };
             let mut functions = pool.functions(&[script]).unwrap();
-            let row = [Value::Text(mark.clone()), Value::Number(7.0)];
-            assert_eq!(functions.call(0, 1, &row).unwrap(), [Value::Text(format!("{mark}7"))]);
+            let row = [Value::Text((&mark).into()), Value::Number(7.0)];
+            let given = call_all(&mut functions, 0, &[&row]).unwrap();
+            assert_eq!(given, [Value::Text(format!("{mark}7").into())]);
         }
     }
 }

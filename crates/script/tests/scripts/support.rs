@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use astrarium_script::{
-    Call, Container, Error, ErrorKind, Host, Item, Limits, Outcome, Page, PageRequest, Pool,
-    Program, Query, Script, Settings, Task, WriteOptions,
+    Call, Calls, Container, Error, ErrorKind, Functions, Host, Item, Limits, Outcome, Page,
+    PageRequest, Pool, Program, Query, Script, Settings, Task, Value as Given, WriteOptions,
 };
 use bytes::Bytes;
 use model::{Error as Refusal, Fault, Result};
@@ -197,4 +197,33 @@ pub fn shown(ended: std::result::Result<Outcome, Error>) -> String {
             }
         }
     }
+}
+
+/// The most bytes of calls that are sent together here.
+const CALLS_BYTES: usize = 1024 * 1024;
+
+/// The values of one function over rows of arguments, however many exchanges that takes.
+pub fn call_all(
+    functions: &mut Functions<'_>,
+    function: usize,
+    rows: &[&[Given<'_>]],
+) -> std::result::Result<Vec<Given<'static>>, Error> {
+    let mut values = Vec::new();
+    while values.len() < rows.len() {
+        let mut calls = Calls::default();
+        for row in &rows[values.len()..] {
+            let mut call = Vec::new();
+            Calls::encode(&mut call, function, row);
+            if !calls.is_empty() && calls.bytes() + call.len() > CALLS_BYTES {
+                break;
+            }
+            calls.add(&call);
+        }
+        let answers = functions.call(&calls)?;
+        values.extend(answers.values);
+        if let Some(failed) = answers.failed {
+            return Err(failed);
+        }
+    }
+    Ok(values)
 }

@@ -26,7 +26,10 @@ pub async fn read(call: &Call<'_>) -> Result<Reply> {
     let mut wanted = call.headers.changes()?;
     if call.headers.is_query()? {
         let query = QueryBody::parse(&call.body)?;
-        wanted.filter = Some(container.changes_filter(&query.text, &query.parameters)?);
+        let link = super::script::container_link(call);
+        let functions = call.server.engine.query_functions(&link, &query.text)?;
+        let filter = container.changes_filter(&query.text, &query.parameters, functions)?;
+        wanted.filter = Some(filter);
     }
     let session = call.headers.session()?;
     let level = call.headers.consistency(call.server.options.consistency)?;

@@ -6,6 +6,7 @@
 //! that a noisy neighbour hurts neither; where the system allows it, all run at real-time priority.
 
 mod feed;
+mod function;
 mod load;
 mod postgres;
 mod query;
@@ -207,6 +208,7 @@ fn compare(arguments: &Arguments) -> io::Result<Vec<Line>> {
     }
     if arguments.wants("script") {
         lines.extend(transaction::scripts(arguments, &ours)?);
+        lines.extend(function::functions(arguments, &ours)?);
     }
     if arguments.wants("postgres") {
         lines.extend(beside_postgres(arguments, &ours));
