@@ -2,7 +2,7 @@
 
 use model::token::{Continuation, Session};
 use model::{Result, charge, epk, limits};
-use query::source::{IndexPath, Scan, Source};
+use query::source::{IndexPath, Scan};
 use query::world::{Settings, VectorSetting, World};
 use query::{Statement, Want};
 use serde_json::{Map, Value};
@@ -67,7 +67,7 @@ impl Container {
             .resume
             .map(|position| Continuation { kind: CONTINUATION_KIND, scope, position }.encode());
         let took_ms = self.env.now_ms().saturating_sub(began_ms);
-        let metrics = metrics(found.metrics, &snapshot);
+        let metrics = metrics(found.metrics);
         Ok(QueryPage { rows: found.rows, continuation, metrics, took_ms })
     }
 
@@ -98,9 +98,8 @@ impl Container {
     }
 }
 
-fn metrics(took: query::Metrics, snapshot: &Snapshot<'_>) -> QueryMetrics {
-    let mut indexes: Vec<String> =
-        took.used.iter().filter_map(|scan| index_name(scan, snapshot)).collect();
+fn metrics(took: query::Metrics) -> QueryMetrics {
+    let mut indexes: Vec<String> = took.used.iter().map(index_name).collect();
     indexes.sort_unstable();
     indexes.dedup();
     QueryMetrics {
@@ -115,19 +114,18 @@ fn metrics(took: query::Metrics, snapshot: &Snapshot<'_>) -> QueryMetrics {
 }
 
 /// An index as policies name its paths.
-fn index_name(scan: &Scan, snapshot: &Snapshot<'_>) -> Option<String> {
+fn index_name(scan: &Scan) -> String {
     match scan {
         Scan::Range { path, .. } | Scan::Spatial { path, .. } | Scan::Word { path, .. } => {
-            Some(path.to_string())
+            path.to_string()
         }
-        Scan::Composite { index, .. } => {
+        Scan::Composite { columns, .. } => {
             let column = |(path, descending): &(IndexPath, bool)| {
                 let path = path.to_string();
                 let path = path.strip_suffix("/?").unwrap_or(&path);
                 format!("{path} {}", if *descending { "DESC" } else { "ASC" })
             };
-            let composite = snapshot.composites().get(*index)?;
-            Some(composite.iter().map(column).collect::<Vec<_>>().join(", "))
+            columns.iter().map(column).collect::<Vec<_>>().join(", ")
         }
     }
 }

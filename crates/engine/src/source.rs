@@ -20,7 +20,9 @@ use model::epk::EpkRange;
 use model::policy::{ContainerDefinition, Step};
 use model::token::Session;
 use model::{Result, limits};
-use query::source::{Breath, Chunk, Composite, Document, Entry, IndexPath, PathStep, Scan, Source};
+use query::source::{
+    Breath, Chunk, Composite, Document, Entry, IndexPath, PathStep, Posting, Scan, Source, Texts,
+};
 
 use crate::Container;
 use crate::api::{Scope, storage};
@@ -147,8 +149,7 @@ impl<'a> Snapshot<'a> {
                     reverse: *reverse,
                 }
             }
-            Scan::Composite { index, range, reverse } => {
-                let composite = self.composites.get(*index)?;
+            Scan::Composite { columns: composite, range, reverse } => {
                 let id = |(path, descending): &(IndexPath, bool)| {
                     (PathId::of(&steps(path)), *descending)
                 };
@@ -376,6 +377,20 @@ impl Source for Snapshot<'_> {
         count: usize,
     ) -> Result<Option<Vec<Bytes>>> {
         self.nearest_items(path, vector, count).await
+    }
+
+    async fn postings(
+        &self,
+        path: &IndexPath,
+        word: &str,
+        after: Option<&Bytes>,
+        limit: usize,
+    ) -> Result<Chunk<Posting>> {
+        self.word_postings(path, word, after, limit).await
+    }
+
+    async fn texts(&self, path: &IndexPath) -> Result<Option<Texts>> {
+        self.all_texts(path).await
     }
 
     async fn breathe(&self) -> Result<Breath> {
