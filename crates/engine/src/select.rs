@@ -2,7 +2,7 @@
 
 use model::token::{Continuation, Session};
 use model::{Result, charge, epk, limits};
-use query::source::{IndexPath, Scan};
+use query::source::{Composite, IndexPath, Scan};
 use query::world::{Settings, VectorSetting, World};
 use query::{Statement, Want};
 use serde_json::{Map, Value};
@@ -71,6 +71,17 @@ impl Container {
         Ok(QueryPage { rows: found.rows, continuation, metrics, took_ms })
     }
 
+    /// Which indexes would have served a query that the policy has not, named as those that were
+    /// read are.
+    pub async fn query_advice(&self, query: &Query<'_>) -> Result<Vec<String>> {
+        let statement = Statement::new(query.text, query.parameters, &self.query_settings())?;
+        let ranges = statement.key_ranges(&self.definition().partition_key);
+        let snapshot = Snapshot::take(self, query.scope, &ranges, None).await?;
+        let advice = statement.advice(&snapshot);
+        let single = advice.single.iter().map(ToString::to_string);
+        Ok(single.chain(advice.composite.iter().map(composite_name)).collect())
+    }
+
     /// How a client that asks every range by itself should run a query, as such clients read it.
     pub fn query_plan(&self, text: &str, parameters: &[(String, Value)]) -> Result<Value> {
         self.check_alive()?;
@@ -119,15 +130,17 @@ fn index_name(scan: &Scan) -> String {
         Scan::Range { path, .. } | Scan::Spatial { path, .. } | Scan::Word { path, .. } => {
             path.to_string()
         }
-        Scan::Composite { columns, .. } => {
-            let column = |(path, descending): &(IndexPath, bool)| {
-                let path = path.to_string();
-                let path = path.strip_suffix("/?").unwrap_or(&path);
-                format!("{path} {}", if *descending { "DESC" } else { "ASC" })
-            };
-            columns.iter().map(column).collect::<Vec<_>>().join(", ")
-        }
+        Scan::Composite { columns, .. } => composite_name(columns),
     }
+}
+
+fn composite_name(columns: &Composite) -> String {
+    let column = |(path, descending): &(IndexPath, bool)| {
+        let path = path.to_string();
+        let path = path.strip_suffix("/?").unwrap_or(&path);
+        format!("{path} {}", if *descending { "DESC" } else { "ASC" })
+    };
+    columns.iter().map(column).collect::<Vec<_>>().join(", ")
 }
 
 fn settings_of(definition: &Map<String, Value>) -> Settings {

@@ -17,6 +17,7 @@ use crate::source::{IndexPath, KeyRange, PathStep, Scan, Source};
 use crate::statement::Statement;
 use crate::value::Value;
 
+mod advice;
 mod choose;
 mod composite;
 mod lookup;
@@ -26,6 +27,7 @@ pub(crate) mod path;
 mod search;
 mod values;
 
+pub use advice::Advice;
 use composite::Conditions;
 pub(crate) use lookup::Lookup;
 pub(crate) use nearest::{NEIGHBOURS, Nearest};

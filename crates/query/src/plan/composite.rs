@@ -41,6 +41,11 @@ impl Stretch {
         self.ends.len()
     }
 
+    /// How many columns something is asked of.
+    pub(super) fn used(&self) -> usize {
+        self.used
+    }
+
     /// The values of so many of those.
     pub(super) fn prefix(&self, columns: usize) -> Bytes {
         let end = columns.checked_sub(1).map_or(0, |last| self.ends[last]);

@@ -29,14 +29,13 @@ pub(crate) enum Lookup {
 
 /// What the filter of a statement looks up, where anything can be.
 pub(crate) fn of<S: Source>(statement: &Statement, source: &S) -> Option<Lookup> {
-    let block = &statement.bound.block;
     let covers = Covers {
         range: &|path| source.covers(path),
         text: &|path| source.covers_text(path),
         spatial: &|path| source.covers_spatial(path),
     };
     let reader = Reader::new(statement, covers);
-    reader.of_block(block).filter(|lookup| lookup.count() <= limits::INDEX_SCANS)
+    reader.whole_filter().filter(|lookup| lookup.count() <= limits::INDEX_SCANS)
 }
 
 /// Conditions of one `AND` that are looked up; the filter has them all.
@@ -61,6 +60,11 @@ pub(super) struct Reader<'r> {
 impl<'r> Reader<'r> {
     pub(super) fn new(statement: &'r Statement, covers: Covers<'r>) -> Self {
         Self { statement, covers, aliases: Vec::new() }
+    }
+
+    /// What the whole filter looks up.
+    pub(super) fn whole_filter(&self) -> Option<Lookup> {
+        self.of_block(&self.statement.bound.block)
     }
 
     /// What a block needs to have a row: its filter, with its aliases as elements.
