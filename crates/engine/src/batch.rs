@@ -122,7 +122,7 @@ impl Container {
             }));
         }
         let prepared: Vec<Result<Prepared<'_>>> =
-            operations.iter().map(|operation| Prepared::new(&key, operation)).collect();
+            operations.iter().map(|operation| Prepared::new(&key, operation, &partition)).collect();
         let places = places(&partition, &prepared).await?;
         let mut trial = Trial::default();
         let (partition, done) =

@@ -15,6 +15,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use foldhash::{HashMap, HashMapExt};
 use kv::{CommitNo, Keyspace, Op, View};
@@ -28,7 +29,7 @@ use crate::cache::Key;
 use crate::doomed::Doomed;
 use crate::gate::Gate;
 use crate::history::History;
-use crate::index::{self, Indexing, Moved, Presence};
+use crate::index::{self, Beforehand, Indexes, Indexing, Moved, Presence};
 use crate::keys::{self, Head, Row, Slot};
 use crate::listen::{Landing, bells_of};
 use crate::partition::Partition;
@@ -48,6 +49,7 @@ pub(crate) struct Writer {
     history_changed: bool,
     doomed: Arc<Doomed>,
     indexing: Indexing,
+    outlook: Arc<ArcSwap<Outlook>>,
     /// So has what is indexed.
     indexing_changed: bool,
     /// Paths whose rows are counted.
@@ -57,6 +59,22 @@ pub(crate) struct Writer {
     pub(crate) watches: Watches,
 }
 
+/// What is known of a writer without its lock. It may have changed by the time the lock is taken.
+#[derive(Debug)]
+pub(crate) struct Outlook {
+    /// Whether bodies that are submitted stay in the overlay.
+    bodies: bool,
+    /// What is indexed.
+    pub indexes: Arc<Indexes>,
+}
+
+impl Outlook {
+    fn of(history: &History, indexing: &Indexing) -> Arc<Self> {
+        let bodies = history.images || indexing.reads_bodies();
+        Arc::new(Self { bodies, indexes: indexing.current.clone() })
+    }
+}
+
 impl Writer {
     pub(crate) fn new(
         head: Head,
@@ -64,20 +82,23 @@ impl Writer {
         doomed: Arc<Doomed>,
         indexing: Indexing,
         horizon: CommitNo,
-    ) -> Mutex<Self> {
+    ) -> (Mutex<Self>, Arc<ArcSwap<Outlook>>) {
         let overlay = Overlay { horizon, newest: HashMap::new(), order: VecDeque::new() };
-        Mutex::new(Self {
+        let outlook = Arc::new(ArcSwap::new(Outlook::of(&history, &indexing)));
+        let writer = Mutex::new(Self {
             head,
             history,
             history_changed: false,
             doomed,
             indexing,
+            outlook: outlook.clone(),
             indexing_changed: false,
             presence: Presence::default(),
             overlay,
             gate: Gate::default(),
             watches: Watches::default(),
-        })
+        });
+        (writer, outlook)
     }
 
     pub(crate) fn indexing(&self) -> &Indexing {
@@ -103,6 +124,7 @@ impl Writer {
             self.indexing_changed = true;
             self.presence.forget();
         }
+        self.outlook.store(Outlook::of(&self.history, &self.indexing));
     }
 
     pub(crate) fn head(&self) -> Head {
@@ -250,9 +272,14 @@ impl Draft<'_> {
     }
 
     /// Adds a version to the feed.
-    pub fn add_version(&mut self, etag: Etag, stored: Bytes) -> Result<()> {
+    pub fn add_version(
+        &mut self,
+        etag: Etag,
+        stored: Bytes,
+        rows: Option<Beforehand>,
+    ) -> Result<()> {
         self.count(etag.lsn(), 1)?;
-        self.moved.push(Moved::Added(stored.clone()));
+        self.moved.push(Moved::Added(stored.clone(), rows));
         self.put(Keyspace::Feed, keys::feed_key(etag), stored);
         Ok(())
     }
@@ -541,11 +568,15 @@ impl Partition {
             self.absolved.fetch_add(dooms, Ordering::SeqCst);
         })?;
         writer.watches.note(&remembered, watch);
+        let outlook = history.images != writer.history.images || indexing.is_some();
         (writer.history, writer.history_changed) = (history, false);
         (writer.head, writer.doomed) = (head, doomed);
         writer.indexing_changed = false;
         if let Some(indexing) = indexing {
             writer.indexing = indexing;
+        }
+        if outlook {
+            writer.outlook.store(Outlook::of(&writer.history, &writer.indexing));
         }
         for (old, new) in &turns {
             writer.presence.note(lsn, old.as_deref(), new.as_deref());
@@ -577,8 +608,7 @@ impl Partition {
 
     /// Whether bodies that are submitted stay in the overlay.
     fn keeps_bodies(&self) -> bool {
-        let writer = self.writer();
-        writer.history.images || writer.indexing.reads_bodies()
+        self.outlook.load().bodies
     }
 
     /// Submits a batch that changes nothing. A view that has it has all that was submitted before.
@@ -606,10 +636,9 @@ fn remembered(op: &Op, bodies: bool) -> Option<(Place, Option<Bytes>)> {
         Op::Delete(keyspace, key) | Op::DeleteOnce(keyspace, key) => (*keyspace, key, None),
     };
     let looked_at = match keyspace {
-        Keyspace::Docs => true,
-        Keyspace::Index => !index::is_row(key),
+        Keyspace::Docs | Keyspace::Index => true,
         Keyspace::Feed => bodies,
-        Keyspace::Log | Keyspace::Meta => false,
+        Keyspace::Log | Keyspace::Meta | Keyspace::Terms => false,
     };
     looked_at.then(|| ((keyspace, key.clone()), value))
 }

@@ -60,7 +60,7 @@ fn copied(op: &Op) -> Option<Place> {
     let made_anew = match keyspace {
         Keyspace::Meta => true,
         Keyspace::Index => matches!(key.first(), Some(b'b' | b'v')),
-        Keyspace::Docs | Keyspace::Feed | Keyspace::Log => false,
+        Keyspace::Docs | Keyspace::Feed | Keyspace::Log | Keyspace::Terms => false,
     };
     (!made_anew).then(|| (*keyspace, key.clone()))
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use bytes::Bytes;
 use kv::{Claim, Keyspace, Owner, PartitionId, Stores, View};
 use model::Result;
@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use crate::api::{At, storage};
 use crate::cache::Cache;
-use crate::commit::Writer;
+use crate::commit::{Outlook, Writer};
 use crate::doomed::Doomed;
 use crate::gate::{Remover, State};
 use crate::history::History;
@@ -36,6 +36,7 @@ pub(crate) struct Partition {
     pub parents: Vec<String>,
     pub(crate) owner: Arc<dyn Owner>,
     pub(crate) writer: Mutex<Writer>,
+    pub(crate) outlook: Arc<ArcSwap<Outlook>>,
     pub(crate) cache: Arc<Cache>,
     /// Decisions that wait for bodies they have to read.
     pub(crate) wants_bodies: AtomicUsize,
@@ -108,7 +109,7 @@ impl Partition {
         };
         let doomed = Arc::new(Doomed::read(&*view).await?);
         let dooms = AtomicU64::new(doomed.len() as u64);
-        let writer = Writer::new(head, history, doomed, indexing, view.commit());
+        let (writer, outlook) = Writer::new(head, history, doomed, indexing, view.commit());
         Ok(Arc::new(Self {
             number,
             range,
@@ -116,6 +117,7 @@ impl Partition {
             parents,
             owner,
             writer,
+            outlook,
             cache,
             wants_bodies: AtomicUsize::new(0),
             dooms,

@@ -60,7 +60,7 @@ fn is_under(prefix: &Bytes, (keyspace, key): &Place) -> bool {
     match keyspace {
         Keyspace::Docs => key.starts_with(prefix),
         Keyspace::Index => key.first() == Some(&b'x') && keys::doomed_prefix(key) == *prefix,
-        Keyspace::Feed | Keyspace::Log | Keyspace::Meta => false,
+        Keyspace::Feed | Keyspace::Log | Keyspace::Meta | Keyspace::Terms => false,
     }
 }
 

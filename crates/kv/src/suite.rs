@@ -182,7 +182,7 @@ pub async fn scans_are_in_byte_order(subject: &mut dyn Subject) {
     let mut owner = open(subject, ONE).await;
     for round in 0..40 {
         for _ in 0..8 {
-            let space = Keyspace::ALL[dice.below(5) as usize];
+            let space = Keyspace::ALL[dice.below(6) as usize];
             let batch: Vec<Op> = (0..25).map(|_| random_op(&mut dice, space)).collect();
             let known = model.entry(space).or_default();
             batch.iter().for_each(|op| apply(known, op));

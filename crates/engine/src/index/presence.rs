@@ -237,7 +237,7 @@ impl Partition {
         let (mut rows, mut all_words) = (0, 0);
         loop {
             let scan = Scan {
-                keyspace: Keyspace::Index,
+                keyspace: Keyspace::Terms,
                 from,
                 to: to.clone(),
                 reverse: false,
