@@ -128,7 +128,8 @@ impl<'a> Snapshot<'a> {
             let older = part.indexing.older.iter();
             older.chain([&part.indexing.current]).all(|indexes| holds(indexes))
         };
-        self.parts.iter().all(of)
+        // A partition without items has all rows that it should have.
+        self.parts.iter().filter(|part| part.items_held > 0).all(of)
     }
 
     /// Whether something holds for every policy that rows may be from, and for the current one.
@@ -260,7 +261,8 @@ impl<'a> Snapshot<'a> {
 impl Source for Snapshot<'_> {
     fn covers(&self, path: &IndexPath) -> bool {
         let steps = steps(path);
-        self.all_indexes(|indexes| indexes.covers(&steps))
+        self.definition.index_rules.indexes(&steps)
+            && self.all_indexes(|indexes| indexes.covers(&steps))
     }
 
     fn composites(&self) -> &[Composite] {
