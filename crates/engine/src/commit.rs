@@ -13,7 +13,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -22,7 +22,6 @@ use kv::{CommitNo, Keyspace, Op, View};
 use model::policy::ContainerDefinition;
 use model::token::Etag;
 use model::{Error, Fault, Result};
-use tokio::sync::watch;
 
 use crate::api::storage;
 use crate::cache::Key;
@@ -35,10 +34,14 @@ use crate::listen::{Landing, bells_of};
 use crate::partition::Partition;
 pub(crate) use crate::places::Place;
 use crate::places::{Places, Write};
+use crate::signal::Seen;
 use crate::watch::{Watch, Watches};
 
 /// Entries that the overlay may hold before it looks for some to forget.
 const OVERLAY_ENTRIES: usize = 512;
+
+/// How often the writer's lock is tried before it is waited for.
+const ENTER_TRIES: usize = 8;
 
 /// The state behind the writer's lock.
 #[derive(Debug)]
@@ -419,8 +422,8 @@ impl Drop for WantsBodies<'_> {
 enum Outcome<T> {
     /// The partition's rows are changing hands.
     Wait,
-    /// A transaction holds what would be changed; this tells when one has ended.
-    Held(watch::Receiver<u64>),
+    /// A transaction holds what would be changed; one that ends after this may release it.
+    Held(Seen),
     /// The reads are too old.
     ReadAgain,
     /// The decision looked at a key that was not read.
@@ -462,7 +465,7 @@ impl Partition {
         }
         loop {
             let outcome = {
-                let mut writer = self.writer();
+                let mut writer = self.enter().await;
                 if !writer.gate.is_open() {
                     Outcome::Wait
                 } else if reads.oldest < Some(writer.overlay.horizon) && !reads.values.is_empty() {
@@ -474,8 +477,7 @@ impl Partition {
             };
             match outcome {
                 Outcome::Wait => self.pass_gate().await?,
-                // The sender is ours, so there is always an answer.
-                Outcome::Held(mut released) => drop(released.changed().await),
+                Outcome::Held(seen) => self.released.changed(seen).await,
                 Outcome::ReadAgain => reads.renew(&*self.owner.published()).await?,
                 Outcome::Read(place) if place.0 == Keyspace::Feed && !self.keeps_bodies() => {
                     // The overlay has no body of what was submitted so far, and no view may have it
@@ -541,7 +543,7 @@ impl Partition {
         let remembered: Vec<(Place, Option<Bytes>)> =
             batch.iter().filter_map(|op| remembered(op, bodies)).collect();
         if writer.watches.stop(&remembered, watch) {
-            return Ok(Outcome::Held(self.released.subscribe()));
+            return Ok(Outcome::Held(self.released.seen()));
         }
         let mut turns = Vec::new();
         let idle = writer.presence.is_idle();
@@ -620,6 +622,26 @@ impl Partition {
     pub(crate) fn mark_under(&self, writer: &Writer) -> Result<kv::Ticket> {
         let head = Op::Put(Keyspace::Meta, keys::HEAD, writer.head.encode());
         self.owner.submit(vec![head]).map_err(storage)
+    }
+
+    /// Takes the writer's lock. While somebody else has it this thread serves others: that is
+    /// over sooner than a thread has gone to sleep and woken up.
+    async fn enter(&self) -> MutexGuard<'_, Writer> {
+        for _ in 0..ENTER_TRIES {
+            if let Some(writer) = self.try_enter() {
+                return writer;
+            }
+            tokio::task::yield_now().await;
+        }
+        self.writer()
+    }
+
+    fn try_enter(&self) -> Option<MutexGuard<'_, Writer>> {
+        match self.writer.try_lock() {
+            Ok(writer) => Some(writer),
+            Err(TryLockError::Poisoned(writer)) => Some(writer.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     pub(crate) fn writer(&self) -> MutexGuard<'_, Writer> {

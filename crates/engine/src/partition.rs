@@ -10,7 +10,6 @@ use model::Result;
 use model::epk::EpkRange;
 use model::token::Session;
 use model::{Error, Fault};
-use tokio::sync::watch;
 
 use crate::api::{At, storage};
 use crate::cache::Cache;
@@ -23,6 +22,7 @@ use crate::index::Indexing;
 use crate::keys::{self, Head, Seam};
 use crate::listen::Listeners;
 use crate::pieces::Piece;
+use crate::signal::Signal;
 
 /// A partition that is open.
 pub(crate) struct Partition {
@@ -54,11 +54,11 @@ pub(crate) struct Partition {
     /// The state of indexes that was last read from a view, as it is stored.
     indexing: ArcSwapOption<(Bytes, Arc<Indexing>)>,
     /// What the gate is, for those who wait at it.
-    pub(crate) gate: watch::Sender<State>,
+    pub(crate) gate: Signal<State>,
     /// Who waits for changes.
     pub(crate) listeners: Arc<Listeners>,
-    /// Rises when a transaction has ended.
-    pub(crate) released: watch::Sender<u64>,
+    /// Set when a transaction has ended.
+    pub(crate) released: Signal<()>,
     /// Present once others own the keys: whoever lets go of the partition last has its rows removed.
     pub(crate) remover: OnceLock<Remover>,
 }
@@ -127,9 +127,9 @@ impl Partition {
             seam,
             pieces,
             indexing: ArcSwapOption::empty(),
-            gate: watch::Sender::new(State::Open),
+            gate: Signal::new(State::Open),
             listeners: Arc::default(),
-            released: watch::Sender::new(0),
+            released: Signal::new(()),
             remover: OnceLock::new(),
         }))
     }

@@ -90,7 +90,7 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         self.partition.writer().watches.list.retain(|entry| entry.number != self.number);
-        self.partition.released.send_modify(|times| *times += 1);
+        self.partition.released.set(());
     }
 }
 

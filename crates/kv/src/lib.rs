@@ -98,7 +98,7 @@ impl Keyspace {
 }
 
 /// One change inside a batch. Later operations of a batch win over earlier ones.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Op {
     /// Sets a key.
     Put(Keyspace, Bytes, Bytes),

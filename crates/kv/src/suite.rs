@@ -229,10 +229,15 @@ async fn check_scan(
         expected.iter_mut().for_each(|row| row.1 = Bytes::new());
     }
     assert_eq!(drain(view, scan).await, expected);
-    let wanted: Vec<Bytes> = (0..10).map(|_| random_key(dice)).collect();
-    let values = view.get_many(space, &wanted).await.unwrap();
-    let known: Vec<_> = wanted.iter().map(|key| model.get(key).cloned()).collect();
-    assert_eq!(values, known);
+    // As they come; in order, with much or little between them; some twice.
+    let mut wanted: Vec<Bytes> = (0..10).map(|_| random_key(dice)).collect();
+    for more in [10, 40, 0] {
+        let values = view.get_many(space, &wanted).await.unwrap();
+        let known: Vec<_> = wanted.iter().map(|key| model.get(key).cloned()).collect();
+        assert_eq!(values, known);
+        wanted.extend((0..more).map(|_| random_key(dice)));
+        wanted.sort();
+    }
 }
 
 pub async fn the_last_operation_of_a_batch_wins(subject: &mut dyn Subject) {

@@ -23,6 +23,9 @@ const SPAN_BYTES: u64 = 1 << 20;
 /// Keys up to this length are looked up without an allocation.
 const SHORT_KEY_BYTES: usize = 248;
 
+/// So many sorted keys are looked for in one walk.
+const MANY_KEYS: usize = 8;
+
 /// Rows that a chunk passes over, beside those it returns.
 const PASSED_ROWS_MAX: usize = 4096;
 
@@ -90,6 +93,14 @@ impl LocalView {
     }
 
     fn values(&self, keyspace: Keyspace, keys: &[Bytes]) -> Result<Vec<Option<Bytes>>> {
+        if keys.len() >= MANY_KEYS && !is_pointed(keyspace) && keys.is_sorted() {
+            let (values, known) = self.values_by_walk(keyspace, keys)?;
+            let mut values: Vec<_> = values.into_iter().take(known).collect();
+            for key in &keys[known..] {
+                values.push(self.value(keyspace, key)?);
+            }
+            return Ok(values);
+        }
         let mut values = Vec::with_capacity(keys.len());
         let (mut pointers, mut places) = (Vec::new(), Vec::new());
         for (i, key) in keys.iter().enumerate() {
@@ -107,6 +118,42 @@ impl LocalView {
             values[place] = Some(value);
         }
         Ok(values)
+    }
+
+    /// The values of sorted keys by a walk from the first to the last of them: where few other keys
+    /// lie between them that is less work than to look for each, above all where there are none.
+    /// Returns how many were come by before the walk became too long.
+    fn values_by_walk(
+        &self,
+        keyspace: Keyspace,
+        keys: &[Bytes],
+    ) -> Result<(Vec<Option<Bytes>>, usize)> {
+        let mut values = vec![None; keys.len()];
+        let (Some(first), Some(last)) = (keys.first(), keys.last()) else {
+            return Ok((values, 0));
+        };
+        let range = (
+            Bound::Included(prefixed(self.partition, first)),
+            Bound::Included(prefixed(self.partition, last)),
+        );
+        let mut merge = Merge::new(&self.published, Some(&self.tree), keyspace, range, false)?;
+        let (mut known, mut passed) = (0, 0);
+        while let Some((key, value)) = merge.next()? {
+            let key = &key[8..];
+            known += keys[known..].partition_point(|wanted| wanted[..] < *key);
+            let before = known;
+            while keys.get(known).is_some_and(|wanted| wanted[..] == *key) {
+                if let Value::Put(value) = &value {
+                    values[known] = Some(value.clone());
+                }
+                known += 1;
+            }
+            passed += usize::from(before == known);
+            if passed > keys.len() {
+                return Ok((values, known));
+            }
+        }
+        Ok((values, keys.len()))
     }
 
     /// The next rows of a scan.
