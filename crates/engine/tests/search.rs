@@ -162,7 +162,7 @@ async fn the_best_are_the_same_by_index_and_by_scan() {
             }
             account.pass(2_000);
             match round {
-                1 => drop(account.engine.split(&link("c"), "0").await.unwrap()),
+                1 => account.engine.split(&link("c"), "0").await.unwrap(),
                 2 => account.restart().await,
                 _ => {}
             }
