@@ -17,6 +17,7 @@ const HELP: &str = "\
 cargo xtask test                                 everything that CI runs
 cargo xtask cases [--bless] [--endpoint URL] [filter…]
                                                  the text cases, through HTTP
+cargo xtask queries [--seed S | --runs N]        random queries: by index, scan, server and fan-out
 cargo xtask abuse                                bad manners against a running server
 cargo xtask sdk <python|js|rust> [filter]        tests with an official SDK
 cargo xtask crash [--cycles N] [--seed S]        kill -9 under load, again and again
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         ["test"] => test::all(&mut run),
         ["cases", rest @ ..] => built(&mut run, "cases", rest),
         ["abuse"] => built(&mut run, "abuse", &[]),
+        ["queries", rest @ ..] => built(&mut run, "queries", rest),
         ["crash", rest @ ..] => built(&mut run, "crash", rest),
         ["sdk", language, rest @ ..] if sdk::LANGUAGES.contains(language) => {
             if test::build(&mut run) {

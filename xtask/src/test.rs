@@ -37,6 +37,7 @@ pub fn all(run: &mut Run) {
         return;
     }
     run.command("text cases", command(debug_binary("cases"), &[]));
+    run.command("queries by every way", command(debug_binary("queries"), &[]));
     run.command("abuse", command(debug_binary("abuse"), &[]));
     for language in sdk::LANGUAGES {
         sdk::run(run, language, &[]);

@@ -1,13 +1,16 @@
 //! What Astrarium offers beyond the protocol; other servers refuse it.
 
 use hyper::Method;
-use hyper::header::IF_NONE_MATCH;
+use hyper::header::{CONTENT_TYPE, HeaderValue, IF_NONE_MATCH};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::changes::read::FeedScope;
 use crate::container::Container;
 use crate::error::Result;
+use crate::header;
+use crate::partition_key::PartitionKey;
+use crate::query::Query;
 use crate::request::Request;
 
 /// How far a reader of changes is behind.
@@ -45,6 +48,26 @@ impl Container {
         if let Some(etag) = etag {
             request.set_text(IF_NONE_MATCH, etag)?;
         }
+        self.send(&request).await?.parse()
+    }
+
+    /// How the first page of a query would be found, and what that takes.
+    pub async fn explain(
+        &self,
+        query: impl Into<Query>,
+        partition_key: Option<&PartitionKey>,
+    ) -> Result<Value> {
+        let mut request = Request::list(Method::POST, self.link(), "docs");
+        request.is_read = true;
+        request.body = query.into().body();
+        let kind = HeaderValue::from_static("application/query+json");
+        request.headers.insert(CONTENT_TYPE, kind);
+        request.set(header::IS_QUERY, "True");
+        request.set(header::EXPLAIN, "True");
+        request.set_scope(&match partition_key {
+            Some(key) => FeedScope::Key(key.clone()),
+            None => FeedScope::Container,
+        })?;
         self.send(&request).await?.parse()
     }
 

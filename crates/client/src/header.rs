@@ -20,6 +20,7 @@ headers! {
     FEED_DELETES = "x-astrarium-feed-deletes";
     FEED_FORMAT = "x-ms-cosmos-changefeed-wire-format-version";
     INTENDED_RID = "x-ms-cosmos-intended-collection-rid";
+    EXPLAIN = "x-astrarium-explain";
     IS_QUERY = "x-ms-documentdb-isquery";
     IS_UPSERT = "x-ms-documentdb-is-upsert";
     LSN = "lsn";

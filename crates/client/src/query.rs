@@ -36,7 +36,7 @@ impl Query {
         self
     }
 
-    fn body(&self) -> Bytes {
+    pub(crate) fn body(&self) -> Bytes {
         #[derive(Serialize)]
         struct Parameter<'a> {
             name: &'a str,

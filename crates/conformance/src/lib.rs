@@ -3,13 +3,17 @@
 //! It has its own JSON, HTTP/1.1 and signatures, and knows none of the product's crates:
 //! what it agrees on with the server is what the protocol says, not what a shared type says.
 
+pub mod both;
 pub mod case;
 pub mod crash;
 pub mod date;
+pub mod fan_out;
 pub mod http;
 pub mod invariant;
 pub mod json;
 pub mod names;
+pub mod order;
+pub mod queries;
 pub mod random;
 pub mod render;
 pub mod run;

@@ -6,7 +6,7 @@ use crate::json::{self, Json};
 use crate::names::{Names, expand_runs};
 use crate::render::{Show, list, render};
 use crate::server::Server;
-use crate::{date, invariant, sign};
+use crate::{both, date, invariant, sign};
 
 /// Where cases run, and with which key.
 #[derive(Debug)]
@@ -173,14 +173,20 @@ impl Session<'_> {
         request.set("content-type", "application/query+json");
         request.set("x-ms-documentdb-isquery", "true");
         self.options(directive, &mut request)?;
-        let response = self.exchange(request, directive)?;
+        let response = self.exchange(request.clone(), directive)?;
+        let mut wrong = invariant::violations(&path, &response);
+        wrong.extend(self.other_way(&request, &response));
         let mut lines =
             render(&response, &Show::parse(directive.option("show"), true), &mut self.names);
         // Results speak for themselves: the status is worth a line only where something is wrong.
         if lines[0] == "200" {
             lines.remove(0);
         }
-        Ok(Actual { wrong: invariant::violations(&path, &response), lines, response })
+        Ok(Actual { wrong, lines, response })
+    }
+
+    fn other_way(&mut self, request: &Request, response: &Response) -> Option<String> {
+        both::violation(&mut self.client, &self.target.key, request, response)
     }
 
     fn restart(&mut self) -> Result<(), String> {
@@ -210,13 +216,15 @@ impl Session<'_> {
             request.remove(name);
         }
         let response = self.client.send(&request).map_err(|error| error.to_string())?;
+        let mut wrong = invariant::violations(&path, &response);
+        wrong.extend(self.other_way(&request, &response));
         let reads = matches!(directive.word.as_str(), "GET");
         let mut lines =
             render(&response, &Show::parse(directive.option("show"), reads), &mut self.names);
         for line in &mut lines {
             *line = line.replace(&self.database, "{db}");
         }
-        Ok(Actual { wrong: invariant::violations(&path, &response), lines, response })
+        Ok(Actual { wrong, lines, response })
     }
 
     fn options(&self, directive: &Directive, request: &mut Request) -> Result<(), String> {

@@ -2,7 +2,7 @@
 
 use model::token::{Continuation, Session};
 use model::{Result, charge, epk, limits};
-use query::source::{IndexPath, Scan, Source};
+use query::source::{Composite, IndexPath, Scan};
 use query::world::{Settings, VectorSetting, World};
 use query::{Statement, Want};
 use serde_json::{Map, Value};
@@ -67,8 +67,19 @@ impl Container {
             .resume
             .map(|position| Continuation { kind: CONTINUATION_KIND, scope, position }.encode());
         let took_ms = self.env.now_ms().saturating_sub(began_ms);
-        let metrics = metrics(found.metrics, &snapshot);
+        let metrics = metrics(found.metrics);
         Ok(QueryPage { rows: found.rows, continuation, metrics, took_ms })
+    }
+
+    /// Which indexes would have served a query that the policy has not, named as those that were
+    /// read are.
+    pub async fn query_advice(&self, query: &Query<'_>) -> Result<Vec<String>> {
+        let statement = Statement::new(query.text, query.parameters, &self.query_settings())?;
+        let ranges = statement.key_ranges(&self.definition().partition_key);
+        let snapshot = Snapshot::take(self, query.scope, &ranges, None).await?;
+        let advice = statement.advice(&snapshot);
+        let single = advice.single.iter().map(ToString::to_string);
+        Ok(single.chain(advice.composite.iter().map(composite_name)).collect())
     }
 
     /// How a client that asks every range by itself should run a query, as such clients read it.
@@ -98,9 +109,8 @@ impl Container {
     }
 }
 
-fn metrics(took: query::Metrics, snapshot: &Snapshot<'_>) -> QueryMetrics {
-    let mut indexes: Vec<String> =
-        took.used.iter().filter_map(|scan| index_name(scan, snapshot)).collect();
+fn metrics(took: query::Metrics) -> QueryMetrics {
+    let mut indexes: Vec<String> = took.used.iter().map(index_name).collect();
     indexes.sort_unstable();
     indexes.dedup();
     QueryMetrics {
@@ -115,21 +125,22 @@ fn metrics(took: query::Metrics, snapshot: &Snapshot<'_>) -> QueryMetrics {
 }
 
 /// An index as policies name its paths.
-fn index_name(scan: &Scan, snapshot: &Snapshot<'_>) -> Option<String> {
+fn index_name(scan: &Scan) -> String {
     match scan {
         Scan::Range { path, .. } | Scan::Spatial { path, .. } | Scan::Word { path, .. } => {
-            Some(path.to_string())
+            path.to_string()
         }
-        Scan::Composite { index, .. } => {
-            let column = |(path, descending): &(IndexPath, bool)| {
-                let path = path.to_string();
-                let path = path.strip_suffix("/?").unwrap_or(&path);
-                format!("{path} {}", if *descending { "DESC" } else { "ASC" })
-            };
-            let composite = snapshot.composites().get(*index)?;
-            Some(composite.iter().map(column).collect::<Vec<_>>().join(", "))
-        }
+        Scan::Composite { columns, .. } => composite_name(columns),
     }
+}
+
+fn composite_name(columns: &Composite) -> String {
+    let column = |(path, descending): &(IndexPath, bool)| {
+        let path = path.to_string();
+        let path = path.strip_suffix("/?").unwrap_or(&path);
+        format!("{path} {}", if *descending { "DESC" } else { "ASC" })
+    };
+    columns.iter().map(column).collect::<Vec<_>>().join(", ")
 }
 
 fn settings_of(definition: &Map<String, Value>) -> Settings {

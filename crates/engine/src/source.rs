@@ -20,7 +20,9 @@ use model::epk::EpkRange;
 use model::policy::{ContainerDefinition, Step};
 use model::token::Session;
 use model::{Result, limits};
-use query::source::{Breath, Chunk, Composite, Document, Entry, IndexPath, PathStep, Scan, Source};
+use query::source::{
+    Breath, Chunk, Composite, Document, Entry, IndexPath, PathStep, Posting, Scan, Source, Texts,
+};
 
 use crate::Container;
 use crate::api::{Scope, storage};
@@ -126,7 +128,8 @@ impl<'a> Snapshot<'a> {
             let older = part.indexing.older.iter();
             older.chain([&part.indexing.current]).all(|indexes| holds(indexes))
         };
-        self.parts.iter().all(of)
+        // A partition without items has all rows that it should have.
+        self.parts.iter().filter(|part| part.items_held > 0).all(of)
     }
 
     /// Whether something holds for every policy that rows may be from, and for the current one.
@@ -147,8 +150,7 @@ impl<'a> Snapshot<'a> {
                     reverse: *reverse,
                 }
             }
-            Scan::Composite { index, range, reverse } => {
-                let composite = self.composites.get(*index)?;
+            Scan::Composite { columns: composite, range, reverse } => {
                 let id = |(path, descending): &(IndexPath, bool)| {
                     (PathId::of(&steps(path)), *descending)
                 };
@@ -259,7 +261,8 @@ impl<'a> Snapshot<'a> {
 impl Source for Snapshot<'_> {
     fn covers(&self, path: &IndexPath) -> bool {
         let steps = steps(path);
-        self.all_indexes(|indexes| indexes.covers(&steps))
+        self.definition.index_rules.indexes(&steps)
+            && self.all_indexes(|indexes| indexes.covers(&steps))
     }
 
     fn composites(&self) -> &[Composite] {
@@ -376,6 +379,20 @@ impl Source for Snapshot<'_> {
         count: usize,
     ) -> Result<Option<Vec<Bytes>>> {
         self.nearest_items(path, vector, count).await
+    }
+
+    async fn postings(
+        &self,
+        path: &IndexPath,
+        word: &str,
+        after: Option<&Bytes>,
+        limit: usize,
+    ) -> Result<Chunk<Posting>> {
+        self.word_postings(path, word, after, limit).await
+    }
+
+    async fn texts(&self, path: &IndexPath) -> Result<Option<Texts>> {
+        self.all_texts(path).await
     }
 
     async fn breathe(&self) -> Result<Breath> {

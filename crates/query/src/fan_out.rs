@@ -64,12 +64,15 @@ pub struct Info {
 impl Statement {
     /// Where the rows can be, by what the filter says of the partition key: in order, apart.
     pub fn key_ranges(&self, key: &Definition) -> Vec<EpkRange> {
-        ranges::of(self, key)
+        match &self.derived {
+            Some(derived) => derived.inner.key_ranges(key),
+            None => ranges::of(self, key),
+        }
     }
 
     /// The plan of the query for a client that fans out over a container.
     pub fn fan_out(&self, key: &Definition) -> Result<FanOut> {
-        let ranges = ranges::of(self, key);
+        let ranges = self.key_ranges(key);
         if let Some(rank) = &self.bound.order.rank {
             let hybrid = hybrid::of(self, rank)?;
             let info = Info { distinct: "None", ..Info::default() };
@@ -94,6 +97,12 @@ fn info(statement: &Statement) -> Result<Info> {
         info.distinct_count = Some(alias);
         info.rewritten = inner.to_string();
         return Ok(info);
+    }
+    if statement.derived.is_some() {
+        return Err(unserved(
+            "DISTINCT, GROUP BY and aggregates in a subquery over all items are not planned for \
+             several partitions, but for SELECT COUNT(1) FROM (SELECT DISTINCT …).",
+        ));
     }
     let mut rewrite = Rewrite::of(statement);
     if !query.group_by.is_empty() || has_aggregate(&query.output) {

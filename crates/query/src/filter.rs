@@ -19,7 +19,7 @@ impl Statement {
         let ordered = self.query.order_by.is_some();
         let counted = bound.top.is_some() || bound.offset_limit.is_some();
         let grouped = bound.block.grouping.is_some() || bound.block.distinct;
-        bound.reads && !ordered && !counted && !grouped
+        bound.reads && !ordered && !counted && !grouped && self.derived.is_none()
     }
 
     /// The rows that one item gives, as JSON; the item is checked JSON text. Meant for statements

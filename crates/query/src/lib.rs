@@ -37,5 +37,6 @@ pub mod world;
 
 pub use filter::Filter;
 pub use parse::parse;
+pub use plan::Advice;
 pub use run::{Metrics, Page, Want};
 pub use statement::Statement;

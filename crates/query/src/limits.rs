@@ -8,6 +8,9 @@ pub const NESTING: usize = 128;
 pub const TREE_HEIGHT: usize = 200;
 /// `JOIN`s of one query.
 pub const JOINS: usize = 10;
+/// Queries below each other that are about all items together (`FROM (SELECT DISTINCT …)`): each is
+/// kept with all that is below it.
+pub const WHOLE_SUBQUERIES: usize = 8;
 /// Calls of user-defined functions in one query.
 pub const UDF_CALLS: usize = 10;
 /// Steps of rows that are rehearsed at once for the functions they call.

@@ -17,15 +17,22 @@ use crate::source::{IndexPath, KeyRange, PathStep, Scan, Source};
 use crate::statement::Statement;
 use crate::value::Value;
 
+mod advice;
 mod choose;
+mod composite;
 mod lookup;
 mod nearest;
 mod order;
 pub(crate) mod path;
 mod search;
+mod values;
 
+pub use advice::Advice;
+use composite::Conditions;
 pub(crate) use lookup::Lookup;
+pub(crate) use nearest::{NEIGHBOURS, Nearest};
 pub(crate) use order::OrderScan;
+pub(crate) use values::Tests;
 
 /// What is read.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,8 +53,12 @@ pub(crate) enum Access {
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     pub access: Access,
+    /// What entries are checked for before their documents are read, where they are streamed.
+    pub tests: Option<Tests>,
     /// The index that has the order asked for.
     pub order: Option<OrderScan>,
+    /// What a vector index may find of it.
+    pub nearest: Option<Nearest>,
     /// The scan whose number of entries is the count asked for.
     pub count: Option<Scan>,
     /// The scans whose first and last entries are all that the aggregates asked for look at.
@@ -63,26 +74,30 @@ impl Plan {
         source: &S,
         place: &Place,
     ) -> Result<Self> {
+        let conditions = Conditions::of(statement);
         let lookup = lookup::of(statement, source);
-        let (access, cost) = choose::access(lookup.as_ref(), source).await?;
+        let lookup = Lookup::and(lookup, composite::lookups(source, &conditions));
+        let tests = values::of(statement);
+        let (access, cost) = choose::access(lookup.as_ref(), &tests, source).await?;
         let access = match place {
             // Pages go on in the order in which they began.
             Place::Entry { scan, .. } => resumed(lookup.as_ref(), source, scan)?,
             Place::Item { .. } => in_key_order(access),
             _ => access,
         };
-        let access = match nearest::items(statement, source).await? {
-            Some(items) => Access::Items(items),
-            None => access,
+        let tests = match &access {
+            Access::Stream(scan) => Tests::of_scan(&tests, scan).cloned(),
+            _ => None,
         };
-        let order = order::of(statement, source, lookup.as_ref(), cost).await?;
-        if order.is_none() && !order::is_allowed(statement, source) {
+        let nearest = nearest::of(statement, &access, cost);
+        if !order::is_allowed(statement, source) {
             return Err(unserved(order::refusal(statement)));
         }
-        let count = count(statement, lookup.as_ref());
-        let extremes = extremes(statement, source, lookup.as_ref());
-        let groups = groups(statement, source, lookup.as_ref()).await?;
-        Ok(Self { access, order, count, extremes, groups })
+        let order = order::of(statement, source, &conditions, cost).await?;
+        let count = count(statement, source, &conditions);
+        let extremes = extremes(statement, source, &conditions);
+        let groups = groups(statement, source, &conditions).await?;
+        Ok(Self { access, tests, order, nearest, count, extremes, groups })
     }
 }
 
@@ -92,7 +107,8 @@ fn resumed<S: Source>(lookup: Option<&Lookup>, source: &S, name: &str) -> Result
     let same = scans.into_iter().find(|scan| scan.name() == name);
     let covered = same.filter(|scan| match scan {
         Scan::Range { path, .. } => source.covers(path),
-        _ => true,
+        Scan::Composite { columns, .. } => source.composites().contains(columns),
+        Scan::Spatial { .. } | Scan::Word { .. } => true,
     });
     covered.map(|scan| Access::Stream(scan.clone())).ok_or_else(|| {
         model::Error::bad_request(
@@ -109,16 +125,20 @@ fn in_key_order(access: Access) -> Access {
 }
 
 /// `COUNT` of something that is always defined, over exactly the items of one scan.
-fn count(statement: &Statement, lookup: Option<&Lookup>) -> Option<Scan> {
+fn count<S: Source>(statement: &Statement, source: &S, conditions: &Conditions) -> Option<Scan> {
     let block = &statement.bound.block;
     let grouping = block.grouping.as_ref().filter(|grouping| grouping.keys.is_empty())?;
     if !block.from.is_empty() || !only_counts(grouping) {
         return None;
     }
-    match lookup? {
-        Lookup::Scan(scan) if scan.is_exact() && lookup::is_exact(statement) => Some(scan.clone()),
-        _ => None,
-    }
+    exact_range(source, conditions).or_else(|| composite::exact(source, conditions))
+}
+
+/// The range index that has exactly what passes the filter, where that asks for one property.
+fn exact_range<S: Source>(source: &S, conditions: &Conditions) -> Option<Scan> {
+    let (path, range) = conditions.paths().next()?;
+    let fits = conditions.only(path) && source.covers(path);
+    fits.then(|| Scan::Range { path: path.clone(), range: range.clone(), reverse: false })
 }
 
 /// Whether all that is asked of a group is how many rows it has.
@@ -129,68 +149,59 @@ fn only_counts(grouping: &Grouping) -> bool {
     })
 }
 
-/// Groups by one indexed property that every item has, or that an exact filter is on.
+/// Groups by one indexed property that every item has, or that an exact filter is on; or by the
+/// last property of a composite index, the others being what the filter asks for.
 async fn groups<S: Source>(
     statement: &Statement,
     source: &S,
-    lookup: Option<&Lookup>,
+    conditions: &Conditions,
 ) -> Result<Option<Scan>> {
     let bound = &statement.bound;
     let Some(grouping) = &bound.block.grouping else { return Ok(None) };
     let [(key, _)] = &grouping.keys[..] else { return Ok(None) };
     let names = path::member_names(key, &bound.fields).filter(|names| !names.is_empty());
-    let Some(path) = names.map(|names| index_path(&names)).filter(|path| source.covers(path))
-    else {
-        return Ok(None);
-    };
+    let Some(path) = names.map(|names| index_path(&names)) else { return Ok(None) };
     if !bound.block.from.is_empty() || !only_counts(grouping) {
         return Ok(None);
     }
-    match (&bound.block.filter, lookup) {
-        (None, _) if source.complete(&path).await? => {
-            Ok(Some(Scan::Range { path, range: KeyRange::ALL, reverse: false }))
-        }
-        (Some(_), Some(Lookup::Scan(scan @ Scan::Range { path: filtered, .. })))
-            if *filtered == path && scan.is_exact() && lookup::is_exact(statement) =>
-        {
-            Ok(Some(scan.clone()))
-        }
-        _ => Ok(None),
+    if bound.block.filter.is_none() && source.covers(&path) && source.complete(&path).await? {
+        return Ok(Some(Scan::Range { path, range: KeyRange::ALL, reverse: false }));
     }
+    if conditions.only(&path) && source.covers(&path) {
+        return Ok(exact_range(source, conditions));
+    }
+    let filtered = bound.block.filter.is_some();
+    Ok(composite::by_property(source, conditions, &path, false).filter(|_| filtered))
 }
 
-/// `MIN` and `MAX` of indexed properties, over all items or those of one exact scan of the same
-/// property: one scan for each.
+/// `MIN` and `MAX` of indexed properties, over all items or those of one exact scan that has them
+/// in the order of the property: one scan for each.
 fn extremes<S: Source>(
     statement: &Statement,
     source: &S,
-    lookup: Option<&Lookup>,
+    conditions: &Conditions,
 ) -> Option<Vec<Scan>> {
     let bound = &statement.bound;
     let grouping = bound.block.grouping.as_ref().filter(|grouping| grouping.keys.is_empty())?;
-    let filter = match (&bound.block.filter, lookup) {
-        (None, _) => None,
-        (Some(_), Some(Lookup::Scan(scan))) if scan.is_exact() && lookup::is_exact(statement) => {
-            Some(scan)
-        }
-        _ => return None,
-    };
+    if !bound.block.from.is_empty() {
+        return None;
+    }
     let scan = |node: &crate::bound::AggregateNode| {
         let names = path::member_names(&node.argument, &bound.fields)?;
         let path = index_path(&names);
         let extreme = matches!(node.aggregate, Aggregate::Min | Aggregate::Max);
-        if !extreme || names.is_empty() || !source.covers(&path) {
+        if !extreme || names.is_empty() {
             return None;
         }
-        match filter {
-            None => Some(Scan::Range { path, range: KeyRange::ALL, reverse: false }),
-            Some(Scan::Range { path: filtered, .. }) if *filtered == path => filter.cloned(),
-            Some(_) => None,
+        if bound.block.filter.is_none() {
+            let all = Scan::Range { path: path.clone(), range: KeyRange::ALL, reverse: false };
+            return source.covers(&path).then_some(all);
         }
+        if conditions.only(&path) && source.covers(&path) {
+            return exact_range(source, conditions);
+        }
+        composite::by_property(source, conditions, &path, true)
     };
-    if !bound.block.from.is_empty() {
-        return None;
-    }
     grouping.aggregates.iter().map(scan).collect()
 }
 
@@ -200,14 +211,23 @@ impl Scan {
         format!("{:016x}", model::epk::digest64(format!("{self:?}").as_bytes()))
     }
 
-    /// The value of the entry that an item has in a range index, where it has one at most.
+    /// The value of the entry that an item has, where it has one at most.
     pub(crate) fn value_in(&self, item: &Value<'_>) -> Vec<u8> {
-        let Self::Range { path, .. } = self else { return Vec::new() };
-        let value = path.0.iter().fold(item.clone(), |value, step| match step {
-            PathStep::Member(name) => value.member(name),
-            PathStep::Elements => Value::Undefined,
-        });
-        lookup::key_of(&value)
+        let key = |path: &IndexPath| {
+            let value = path.0.iter().fold(item.clone(), |value, step| match step {
+                PathStep::Member(name) => value.member(name),
+                PathStep::Elements => Value::Undefined,
+            });
+            lookup::key_of(&value)
+        };
+        match self {
+            Self::Range { path, .. } => key(path),
+            Self::Composite { columns, .. } => columns
+                .iter()
+                .flat_map(|(path, down)| composite::masked(&key(path), *down))
+                .collect(),
+            Self::Spatial { .. } | Self::Word { .. } => Vec::new(),
+        }
     }
 
     /// The same entries, last first.
@@ -222,9 +242,10 @@ impl Scan {
     /// The value of all its entries, where they have one: then they are in the order of items.
     pub(crate) fn single_value(&self) -> Option<Bytes> {
         match self {
-            Self::Range {
-                range: KeyRange { from: std::ops::Bound::Included(from), .. }, ..
-            } if self.is_point() => Some(from.clone()),
+            Self::Range { range, .. } | Self::Composite { range, .. } => match &range.from {
+                std::ops::Bound::Included(from) if range.is_point() => Some(from.clone()),
+                _ => None,
+            },
             Self::Word { .. } => Some(Bytes::new()),
             _ => None,
         }
@@ -241,11 +262,6 @@ impl Scan {
             Self::Word { .. } | Self::Composite { .. } => true,
             Self::Spatial { .. } => false,
         }
-    }
-
-    /// Whether the items that it finds are exactly those that its condition means.
-    pub(crate) fn is_exact(&self) -> bool {
-        matches!(self, Self::Range { path, .. } if !path.is_plural())
     }
 }
 
@@ -287,6 +303,7 @@ impl fmt::Display for Plan {
         match &self.access {
             Access::Documents => f.write_str("scan of all documents"),
             Access::Nothing => f.write_str("nothing"),
+            Access::Stream(scan) if self.tests.is_some() => write!(f, "values of {scan}"),
             Access::Stream(scan) => write!(f, "{scan}"),
             Access::Keys(lookup) => write!(f, "{lookup}"),
             Access::Items(items) => write!(f, "the {} nearest by a vector index", items.len()),

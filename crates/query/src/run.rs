@@ -9,16 +9,19 @@ use model::Result;
 use crate::bound::Block;
 use crate::eval::{Context, Frame};
 use crate::limits;
-use crate::plan::{Access, Plan};
+use crate::plan::{Access, Nearest, Plan};
 use crate::source::{Scan, Source};
 use crate::statement::Statement;
 use crate::world::{Budget, World};
 
 mod ahead;
 mod cursor;
+mod derived;
 mod group;
 mod keys;
+mod nearest;
 mod place;
+mod postings;
 mod rank;
 mod sort;
 mod stream;
@@ -76,6 +79,21 @@ impl Statement {
         want: Want,
         resume: Option<&[u8]>,
     ) -> Result<Page> {
+        let want = Want { rows: want.rows.clamp(1, limits::PAGE_ROWS), bytes: want.bytes };
+        self.page_of(source, world, want, resume).await
+    }
+
+    /// A page of any size.
+    async fn page_of<S: Source>(
+        &self,
+        source: &S,
+        world: &dyn World,
+        want: Want,
+        resume: Option<&[u8]>,
+    ) -> Result<Page> {
+        if let Some(derived) = &self.derived {
+            return derived.page(source, world, want, resume).await;
+        }
         let resume = match resume {
             Some(bytes) => Some(Resume::decode(bytes)?),
             None => None,
@@ -88,7 +106,6 @@ impl Statement {
             budget: &budget,
             fields: &self.bound.fields,
         };
-        let want = Want { rows: want.rows.clamp(1, limits::PAGE_ROWS), bytes: want.bytes };
         let mut sheet = Sheet::new(self, want, resume.as_ref());
         if sheet.take == Some(0) {
             return Ok(sheet.finish(None));
@@ -97,13 +114,11 @@ impl Statement {
         if !self.bound.reads {
             return self.without_source(&context, sheet, place);
         }
-        if let Some((inner, alias)) = &self.distinct_count {
-            return inner.count_distinct(source, &context, sheet, alias).await;
-        }
         let plan = Plan::of(self, source, &place).await?;
-        sheet.metrics.plan = plan.to_string();
-        sheet.metrics.used = plan.used();
-        let run = Run { statement: self, source, context: &context, plan };
+        let mut run = Run { statement: self, source, context: &context, plan };
+        run.ask_vectors(&mut sheet.metrics).await?;
+        sheet.metrics.plan = run.plan.to_string();
+        sheet.metrics.used = run.plan.used();
         if run.bound().order.rank.is_some() {
             run.ranked(sheet, place).await
         } else if run.bound().block.grouping.is_some() {
@@ -118,15 +133,19 @@ impl Statement {
     /// How the query would be answered from its beginning, for people: what is read, what is checked
     /// on it, and what is made of it.
     pub async fn explain<S: Source>(&self, source: &S) -> Result<String> {
-        if let Some((inner, _)) = &self.distinct_count {
-            let inner = Box::pin(inner.explain(source)).await?;
-            return Ok(format!("{inner}\ncount of different rows"));
+        if let Some(derived) = &self.derived {
+            let inner = Box::pin(derived.inner.explain(source)).await?;
+            return Ok(format!("{inner}\nquery: {} over those rows", derived.outer.query.output));
         }
         if !self.bound.reads {
             return Ok("nothing is read".to_owned());
         }
         let plan = Plan::of(self, source, &Place::Start).await?;
         let mut lines = vec![format!("read: {plan}")];
+        if let Some(nearest) = &plan.nearest {
+            let Nearest { path, count, .. } = nearest;
+            lines.push(format!("instead: the {count} nearest by a vector index on {path}, if any"));
+        }
         let answered = plan.count.is_some() || plan.extremes.is_some() || plan.groups.is_some();
         if let Some(filter) = self.query.filter.as_ref().filter(|_| !answered) {
             lines.push(format!("filter: {filter}"));
@@ -141,27 +160,6 @@ impl Statement {
             lines.push("distinct: in memory".to_owned());
         }
         Ok(lines.join("\n"))
-    }
-
-    /// How many different rows there are, as the one row of another query.
-    async fn count_distinct<S: Source>(
-        &self,
-        source: &S,
-        outer: &Context<'_>,
-        mut sheet: Sheet,
-        alias: &str,
-    ) -> Result<Page> {
-        let context = Context { fields: &self.bound.fields, ..*outer };
-        let plan = Plan::of(self, source, &Place::Start).await?;
-        sheet.metrics.plan = plan.to_string();
-        let run = Run { statement: self, source, context: &context, plan };
-        let count = crate::value::Value::int(run.distinct_rows(&mut sheet.metrics).await?);
-        let row = match alias {
-            "" => count,
-            alias => crate::value::Value::object(vec![(alias.into(), count)]),
-        };
-        sheet.put(&row)?;
-        Ok(sheet.finish(None))
     }
 
     /// What a query without `FROM` gives: it runs once, over nothing.
@@ -201,7 +199,8 @@ impl<'r, S: Source> Run<'r, S> {
 
     /// Documents in the order of the plan, or where an order is made here, in any.
     fn cursor(&self, access: &Access) -> Cursor<'r, S> {
-        Cursor::new(self.source, access.clone())
+        let tests = self.plan.tests.clone().filter(|_| *access == self.plan.access);
+        Cursor::new(self.source, access.clone(), tests)
     }
 
     /// Lets others go on where it is time; true where the page should end.

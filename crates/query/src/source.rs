@@ -36,6 +36,26 @@ pub struct Entry {
     pub item: Bytes,
 }
 
+/// A word in the text of an item.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Posting {
+    /// The key of the item.
+    pub item: Bytes,
+    /// How often the text has the word.
+    pub count: u32,
+    /// How many words the text has in all.
+    pub length: u32,
+}
+
+/// All texts at a path, which words are weighed against.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Texts {
+    /// How many items have a text there.
+    pub texts: u64,
+    /// How many words those have together.
+    pub words: u64,
+}
+
 /// Some rows, and whether there are more after them.
 #[derive(Debug, Clone)]
 pub struct Chunk<T> {
@@ -73,9 +93,9 @@ pub enum Scan {
     /// Entries of a composite index in its own order (a descending path has its sort key's bytes
     /// inverted), undefined values included.
     Composite {
-        /// Which one: the place in [`Source::composites`].
-        index: usize,
-        /// The values, as concatenated sort keys.
+        /// Which one: one of [`Source::composites`].
+        columns: Composite,
+        /// The values, as concatenated sort keys, or the beginnings of such.
         range: KeyRange,
         /// Last first.
         reverse: bool,
@@ -180,6 +200,23 @@ pub trait Source: Sync {
         count: usize,
     ) -> impl Future<Output = Result<Option<Vec<Bytes>>>> + Send;
 
+    /// Items whose text at a path has a word, after an item, in the order of keys. Asked only where
+    /// a full-text index covers the path.
+    fn postings(
+        &self,
+        _path: &IndexPath,
+        _word: &str,
+        _after: Option<&Bytes>,
+        _limit: usize,
+    ) -> impl Future<Output = Result<Chunk<Posting>>> + Send {
+        async { Ok(Chunk { rows: Vec::new(), more: false }) }
+    }
+
+    /// How many texts and words there are at a path; none where no full-text index says so.
+    fn texts(&self, _path: &IndexPath) -> impl Future<Output = Result<Option<Texts>>> + Send {
+        async { Ok(None) }
+    }
+
     /// Lets others go on. Called often during long work; dropping the query there cancels it.
     fn breathe(&self) -> impl Future<Output = Result<Breath>> + Send;
 }
@@ -196,15 +233,19 @@ impl KeyRange {
 
     /// The values whose sort keys begin with these bytes.
     pub fn beginning(prefix: Vec<u8>) -> Self {
-        let mut end = prefix.clone();
-        while let Some(last) = end.pop() {
+        let to = Self::end(prefix.clone());
+        Self { from: Bound::Included(prefix.into()), to }
+    }
+
+    /// Where the sort keys end that begin with some bytes.
+    pub(crate) fn end(mut prefix: Vec<u8>) -> Bound<Bytes> {
+        while let Some(last) = prefix.pop() {
             if last < 0xFF {
-                end.push(last + 1);
-                break;
+                prefix.push(last + 1);
+                return Bound::Excluded(prefix.into());
             }
         }
-        let to = if end.is_empty() { Bound::Unbounded } else { Bound::Excluded(end.into()) };
-        Self { from: Bound::Included(prefix.into()), to }
+        Bound::Unbounded
     }
 
     /// Whether a sort key lies in it.
@@ -271,6 +312,17 @@ fn tighter(a: &Bound<Bytes>, b: &Bound<Bytes>, wins: fn(&Bytes, &Bytes) -> bool)
     }
 }
 
+/// `(/a ASC, /b DESC)`
+fn composite_name(columns: &Composite, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    for (at, (path, descending)) in columns.iter().enumerate() {
+        let path = path.to_string();
+        let path = path.strip_suffix("/?").unwrap_or(&path);
+        let direction = if *descending { "DESC" } else { "ASC" };
+        write!(f, "{}{path} {direction}", if at == 0 { "(" } else { ", " })?;
+    }
+    f.write_str(")")
+}
+
 impl fmt::Display for Scan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -278,8 +330,11 @@ impl fmt::Display for Scan {
                 let kind = if range.is_point() { "seek" } else { "range" };
                 write!(f, "{kind} {path}{}", if *reverse { " backwards" } else { "" })
             }
-            Self::Composite { index, reverse, .. } => {
-                write!(f, "composite #{index}{}", if *reverse { " backwards" } else { "" })
+            Self::Composite { columns, range, reverse } => {
+                let kind = if range.is_point() { "seek" } else { "range" };
+                write!(f, "{kind} ")?;
+                composite_name(columns, f)?;
+                f.write_str(if *reverse { " backwards" } else { "" })
             }
             Self::Spatial { path, .. } => write!(f, "spatial {path}"),
             Self::Word { path, word } => write!(f, "word {path} '{word}'"),

@@ -3,9 +3,10 @@
 use model::Result;
 use serde_json::Value as Tree;
 
-use crate::ast::Query;
-use crate::bind::{Bound, Parameters, bind};
-use crate::fan_out::distinct_count;
+use crate::ast::{Collection, FromItem, Name, Query};
+use crate::bind::{Bound, Parameters, bind, has_aggregate};
+use crate::error::too_much;
+use crate::limits;
 use crate::parse::parse;
 use crate::value::Value;
 use crate::world::Settings;
@@ -15,9 +16,15 @@ pub struct Statement {
     pub(crate) query: Query,
     pub(crate) bound: Bound,
     pub(crate) settings: Settings,
-    /// The query whose different rows this one counts, and what it calls the count: a value where
-    /// that is empty.
-    pub(crate) distinct_count: Option<(Box<Statement>, String)>,
+    /// What it is made of, where it is about the rows of another query over all items.
+    pub(crate) derived: Option<Box<Derived>>,
+}
+
+/// A query over the rows of another.
+pub(crate) struct Derived {
+    pub inner: Statement,
+    /// Its items are the rows of the inner one.
+    pub outer: Statement,
 }
 
 impl Statement {
@@ -32,19 +39,59 @@ impl Statement {
             .iter()
             .map(|(name, value)| (name.clone(), Value::from_tree(value)))
             .collect();
+        // Whatever is wrong is said of the query as it stands.
         let bound = bind(&query, &values, settings)?;
-        let distinct_count = match distinct_count(&query) {
-            Some((inner, alias)) => {
-                let inner = Self::of(inner.clone(), parameters, settings)?;
-                Some((Box::new(inner), alias))
+        if first_subquery(&query).is_some_and(|inner| depth(inner) > limits::WHOLE_SUBQUERIES) {
+            return Err(too_much("subqueries over all items", limits::WHOLE_SUBQUERIES));
+        }
+        let derived = match whole_subquery(&query) {
+            Some((inner, outer)) => {
+                let inner = Self::of(inner, parameters, settings)?;
+                let stored_only = Settings { computed: Vec::new(), ..settings.clone() };
+                let outer = Self::of(outer, parameters, &stored_only)?;
+                Some(Box::new(Derived { inner, outer }))
             }
             None => None,
         };
-        Ok(Self { query, bound, settings: settings.clone(), distinct_count })
+        Ok(Self { query, bound, settings: settings.clone(), derived })
     }
 
     /// What the text says.
     pub fn query(&self) -> &Query {
         &self.query
     }
+}
+
+/// A query in `FROM` of different rows, groups or aggregates of all items, and what is asked of
+/// those: the same query with the rows as its items.
+fn whole_subquery(query: &Query) -> Option<(Query, Query)> {
+    let inner = first_subquery(query).filter(|inner| depth(inner) > 0)?;
+    let mut outer = query.clone();
+    // No text can name it so.
+    let rows = Name { text: "(rows)".to_owned(), span: inner.span };
+    outer.from[0].collection = Collection::Path(rows, Vec::new());
+    Some((inner.clone(), outer))
+}
+
+fn first_subquery(query: &Query) -> Option<&Query> {
+    match query.from.first() {
+        Some(FromItem { collection: Collection::Query(inner), .. }) => Some(inner),
+        _ => None,
+    }
+}
+
+/// How many queries below each other are about all items together.
+fn depth(query: &Query) -> usize {
+    let (mut depth, mut whole) = (0, 0);
+    let mut next = Some(query);
+    while let Some(query) = next {
+        depth += 1;
+        let all =
+            query.distinct.is_some() || !query.group_by.is_empty() || has_aggregate(&query.output);
+        if all {
+            whole = depth;
+        }
+        next = first_subquery(query);
+    }
+    whole
 }

@@ -19,7 +19,7 @@ pub use identity::{digest_into, identity_into};
 pub use number::Number;
 pub use order::{
     DIGEST_BYTES, compare, compare_text, content_digest, equal, member_key_into, sort_key_into,
-    text_key_into,
+    text_key_into, text_of_key,
 };
 pub use walk::{Elements, Members};
 

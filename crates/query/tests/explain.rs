@@ -35,7 +35,15 @@ fn filters() {
     );
     check(
         "SELECT * FROM c WHERE c.a = 1 AND c.s = 'x1'",
-        "read: all of (seek /s/?; seek /a/?) | filter: ((c.a = 1) AND (c.s = \"x1\"))",
+        "read: seek (/a ASC, /s DESC) | filter: ((c.a = 1) AND (c.s = \"x1\"))",
+    );
+    check(
+        "SELECT * FROM c WHERE c.a = 1 AND c.s >= 'x1'",
+        "read: range (/a ASC, /s DESC) | filter: ((c.a = 1) AND (c.s >= \"x1\"))",
+    );
+    check(
+        "SELECT * FROM c WHERE c.a > 1 AND c.s = 'x1'",
+        "read: seek /s/? | filter: ((c.a > 1) AND (c.s = \"x1\"))",
     );
     check(
         "SELECT * FROM c WHERE STARTSWITH(c.s, 'x1')",
@@ -48,6 +56,14 @@ fn filters() {
     check(
         "SELECT * FROM c WHERE UPPER(c.s) = 'X'",
         "read: scan of all documents | filter: (UPPER(c.s) = \"X\")",
+    );
+    check(
+        "SELECT * FROM c WHERE CONTAINS(c.s, '49')",
+        "read: values of range /s/? | filter: CONTAINS(c.s, \"49\")",
+    );
+    check(
+        "SELECT * FROM c WHERE c.s LIKE 'x%9' AND c.a > 3",
+        "read: values of range /s/? | filter: ((c.s LIKE \"x%9\") AND (c.a > 3))",
     );
     check("SELECT c.id FROM c JOIN x IN c.l WHERE x = 3", "read: seek /l/[]/? | filter: (x = 3)");
 }
@@ -62,13 +78,32 @@ fn aggregates() {
         "SELECT VALUE MAX(c.a) FROM c",
         "read: first and last of range /a/? | group: in memory, in the order of keys",
     );
+    let group = "group: in memory, in the order of keys";
+    check(
+        "SELECT VALUE COUNT(1) FROM c WHERE c.a = 1 AND c.s > 'x1'",
+        &format!("read: count of range (/a ASC, /s DESC) | {group}"),
+    );
+    check(
+        "SELECT VALUE COUNT(1) FROM c WHERE c.a >= 1 AND c.a < 5",
+        &format!("read: count of range /a/? | {group}"),
+    );
+    check(
+        "SELECT MIN(c.s) AS lo, MAX(c.s) AS hi FROM c WHERE c.a = 1",
+        &format!(
+            "read: first and last of range (/a ASC, /s DESC) range (/a ASC, /s DESC) | {group}"
+        ),
+    );
+    check(
+        "SELECT c.s, COUNT(1) AS n FROM c WHERE c.a = 1 GROUP BY c.s",
+        &format!("read: counts by value of range (/a ASC, /s DESC) | {group}"),
+    );
     check(
         "SELECT VALUE SUM(c.a) FROM c",
         "read: scan of all documents | group: in memory, in the order of keys",
     );
     check(
         "SELECT VALUE COUNT(1) FROM (SELECT DISTINCT VALUE c.a FROM c)",
-        "read: scan of all documents | distinct: in memory | count of different rows",
+        "read: scan of all documents | distinct: in memory | query: VALUE COUNT(1) over those rows",
     );
 }
 
@@ -76,8 +111,11 @@ fn aggregates() {
 fn orders() {
     check("SELECT * FROM c ORDER BY c.a", "read: in order: range /a/?");
     check("SELECT * FROM c ORDER BY c.a DESC", "read: in order: range /a/? backwards");
-    check("SELECT * FROM c ORDER BY c.a, c.s DESC", "read: in order: composite #0");
-    check("SELECT * FROM c ORDER BY c.a DESC, c.s", "read: in order: composite #0 backwards");
+    check("SELECT * FROM c ORDER BY c.a, c.s DESC", "read: in order: range (/a ASC, /s DESC)");
+    check(
+        "SELECT * FROM c ORDER BY c.a DESC, c.s",
+        "read: in order: range (/a ASC, /s DESC) backwards",
+    );
     check(
         "SELECT * FROM c ORDER BY c.s, c.a",
         "read: scan of all documents | sort: the best rows of each pass",
@@ -85,6 +123,15 @@ fn orders() {
     check(
         "SELECT * FROM c WHERE c.s = 'x1' ORDER BY c.a",
         "read: seek /s/? | filter: (c.s = \"x1\") | sort: the best rows of each pass",
+    );
+    // Few values of the first property, in the order of the second.
+    check(
+        "SELECT * FROM c WHERE c.a = 1 ORDER BY c.s",
+        "read: in order: range (/a ASC, /s DESC) backwards | filter: (c.a = 1)",
+    );
+    check(
+        "SELECT * FROM c WHERE c.a = 1 AND c.s > 'x' ORDER BY c.a, c.s DESC",
+        "read: in order: range (/a ASC, /s DESC) | filter: ((c.a = 1) AND (c.s > \"x\"))",
     );
     check("SELECT 1", "nothing is read");
 }

@@ -1,18 +1,11 @@
 //! `astrarium query`: asks a running server, and prints the rows or how they were found.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::time::Duration;
+use client::{
+    Account, Client, Container, Credential, Options, PartitionKey, Query, QueryOptions, Trust,
+};
+use serde_json::Value;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use hyper::Method;
-use serde_json::{Value, json};
-
-use crate::auth::signature;
-use crate::path::percent_encoded;
 use crate::settings::WELL_KNOWN_KEY;
-use crate::{date, header};
 
 /// How to call it.
 pub const USAGE: &str = "\
@@ -20,24 +13,21 @@ astrarium query [options] DATABASE CONTAINER TEXT
 
   --endpoint URL         the server [http://127.0.0.1:8081]
   --key KEY              its key [the well-known one]
+  --insecure             any certificate, of a server on this machine
   --explain              how the rows are found, instead of the rows
   --partition-key JSON   only one partition key, such as '[\"a\"]'
   --parameter @NAME=JSON a parameter of the query; may be repeated
 ";
-
-/// A server that does not answer for this long has failed.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// Most bytes of an answer: a page and its head.
-const ANSWER_BYTES: u64 = 64 << 20;
 
 /// What the command line asks for.
 #[derive(Debug, PartialEq)]
 pub struct Ask {
     endpoint: String,
     key: String,
+    insecure: bool,
     explain: bool,
-    partition_key: Option<String>,
-    parameters: Vec<Value>,
+    partition_key: Option<PartitionKey>,
+    parameters: Vec<(String, Value)>,
     database: String,
     container: String,
     text: String,
@@ -49,6 +39,7 @@ impl Ask {
         let mut ask = Self {
             endpoint: "http://127.0.0.1:8081".to_owned(),
             key: WELL_KNOWN_KEY.to_owned(),
+            insecure: false,
             explain: false,
             partition_key: None,
             parameters: Vec::new(),
@@ -63,8 +54,9 @@ impl Ask {
             match word.as_str() {
                 "--endpoint" => ask.endpoint = value()?,
                 "--key" => ask.key = value()?,
+                "--insecure" => ask.insecure = true,
                 "--explain" => ask.explain = true,
-                "--partition-key" => ask.partition_key = Some(value()?),
+                "--partition-key" => ask.partition_key = Some(partition_key(&value()?)?),
                 "--parameter" => ask.parameters.push(parameter(&value()?)?),
                 flag if flag.starts_with("--") => {
                     return Err(format!("there is no {flag}\n\n{USAGE}"));
@@ -80,69 +72,56 @@ impl Ask {
     }
 
     /// Asks page after page, and gives each line of the answer away.
-    pub fn run(&self, mut line: impl FnMut(&str) -> Result<(), String>) -> Result<(), String> {
-        let mut continuation = None;
-        loop {
-            let answer = self.page(continuation.as_deref())?;
-            let body: Value = serde_json::from_slice(&answer.body)
-                .map_err(|_| format!("{}: not an answer of a server", self.endpoint))?;
-            if answer.status != 200 {
-                let message = body["message"].as_str().unwrap_or("no message");
-                return Err(format!("{}: {message}", answer.status));
-            }
-            if self.explain {
-                return line(&explained(&body));
-            }
-            for row in body["Documents"].as_array().into_iter().flatten() {
-                line(&row.to_string())?;
-            }
-            match answer.header(header::CONTINUATION.as_str()) {
-                Some(next) => continuation = Some(next.to_owned()),
-                None => return Ok(()),
+    pub async fn run(
+        &self,
+        mut line: impl FnMut(&str) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let container = self.container()?;
+        let query = self
+            .parameters
+            .iter()
+            .fold(Query::new(&self.text), |query, (name, value)| query.with(name, value.clone()));
+        let wrong = |error: client::Error| error.to_string();
+        if self.explain {
+            let told = container.explain(query, self.partition_key.as_ref()).await;
+            return line(&explained(&told.map_err(wrong)?));
+        }
+        let partition_key = self.partition_key.clone();
+        let options = QueryOptions { partition_key, ..QueryOptions::default() };
+        let mut rows = container.query(query, options).map_err(wrong)?;
+        while let Some(page) = rows.next_page().await.map_err(wrong)? {
+            for row in &page.rows {
+                line(&String::from_utf8_lossy(row))?;
             }
         }
+        Ok(())
     }
 
-    fn page(&self, continuation: Option<&str>) -> Result<Answer, String> {
-        let host = self.endpoint.strip_prefix("http://").map(|host| host.trim_end_matches('/'));
-        let host = host.ok_or("the endpoint must begin with http://")?;
-        let key = STANDARD.decode(&self.key).map_err(|_| "the key is not base64")?;
-        let link = format!("dbs/{}/colls/{}", self.database, self.container);
-        let date = date::format(date::now());
-        let signature = signature::sign(&key, &Method::POST, "docs", &link, &date);
-        let token = percent_encoded(&format!("type=master&ver=1.0&sig={signature}"));
-        let token = token.replace('&', "%26").replace('=', "%3D").replace('+', "%2B");
-        let body = json!({ "query": self.text, "parameters": self.parameters }).to_string();
-        let mut head = format!(
-            "POST /{}/docs HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\
-             authorization: {token}\r\nx-ms-date: {date}\r\nx-ms-version: 2020-07-15\r\n\
-             content-type: application/query+json\r\n{}: True\r\n{}: {}\r\n\
-             content-length: {}\r\n",
-            percent_encoded(&link),
-            header::IS_QUERY,
-            header::EXPLAIN,
-            if self.explain { "True" } else { "False" },
-            body.len()
-        );
-        let optional = [
-            (&header::PARTITION_KEY, self.partition_key.as_deref()),
-            (&header::CONTINUATION, continuation),
-        ];
-        for (name, value) in optional {
-            if let Some(value) = value {
-                head.push_str(&format!("{name}: {value}\r\n"));
-            }
-        }
-        send(host, &format!("{head}\r\n{body}")).map_err(|error| format!("{host}: {error}"))
+    fn container(&self) -> Result<Container, String> {
+        let trust = if self.insecure { Trust::AnyOnLoopback } else { Trust::System };
+        // Whoever names an endpoint means it, and not one that the account would send us to.
+        let options = Options { trust, region_discovery: false, ..Options::default() };
+        let client = Credential::key(&self.key)
+            .and_then(|key| Account::new(&self.endpoint, key))
+            .and_then(|account| Client::new(account, options));
+        let client = client.map_err(|error| error.to_string())?;
+        Ok(client.container(&self.database, &self.container))
     }
 }
 
+/// A JSON array: one value for each level.
+fn partition_key(text: &str) -> Result<PartitionKey, String> {
+    let levels: Vec<Value> = serde_json::from_str(text)
+        .map_err(|_| format!("{text} is no partition key: write it as [\"a\"]"))?;
+    Ok(PartitionKey::levels(levels))
+}
+
 /// `@name=JSON`.
-fn parameter(text: &str) -> Result<Value, String> {
+fn parameter(text: &str) -> Result<(String, Value), String> {
     let (name, value) = text.split_once('=').ok_or("a parameter is written as @name=value")?;
     let value: Value = serde_json::from_str(value)
         .map_err(|_| format!("the value of {name} is not JSON: texts stand in double quotes"))?;
-    Ok(json!({ "name": name, "value": value }))
+    Ok((name.to_owned(), value))
 }
 
 /// A plan as people read it.
@@ -160,39 +139,6 @@ fn explained(body: &Value) -> String {
     )
 }
 
-struct Answer {
-    status: u16,
-    headers: Vec<(String, String)>,
-    body: Vec<u8>,
-}
-
-impl Answer {
-    fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
-    }
-}
-
-/// One request on a connection of its own, which ends with the answer.
-fn send(host: &str, request: &str) -> std::io::Result<Answer> {
-    let mut stream = TcpStream::connect(host)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.write_all(request.as_bytes())?;
-    let mut reader = BufReader::new(stream.take(ANSWER_BYTES));
-    let mut first = String::new();
-    reader.read_line(&mut first)?;
-    let status = first.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
-    let mut headers = Vec::new();
-    loop {
-        let mut line = String::new();
-        reader.read_line(&mut line)?;
-        let Some((name, value)) = line.trim_end().split_once(": ") else { break };
-        headers.push((name.to_ascii_lowercase(), value.to_owned()));
-    }
-    let mut body = Vec::new();
-    reader.read_to_end(&mut body)?;
-    Ok(Answer { status, headers, body })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -208,9 +154,16 @@ mod tests {
         assert_eq!((ask.text.as_str(), ask.explain), ("SELECT * FROM c", false));
         let ask = parsed("--explain|a|b|--parameter|@n=1|c|--partition-key|[\"x\"]").unwrap();
         assert!(ask.explain);
-        assert_eq!(ask.parameters, [json!({"name": "@n", "value": 1})]);
-        assert_eq!(ask.partition_key.as_deref(), Some("[\"x\"]"));
-        for wrong in ["a|b", "a|b|c|d", "--nothing|a|b|c", "a|b|c|--key", "a|b|c|--parameter|x"] {
+        assert_eq!(ask.parameters, [("@n".to_owned(), Value::from(1))]);
+        assert_eq!(ask.partition_key, Some(PartitionKey::from("x")));
+        for wrong in [
+            "a|b",
+            "a|b|c|d",
+            "--nothing|a|b|c",
+            "a|b|c|--key",
+            "a|b|c|--parameter|x",
+            "a|b|c|--partition-key|x",
+        ] {
             assert!(parsed(wrong).is_err(), "{wrong}");
         }
     }

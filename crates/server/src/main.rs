@@ -65,7 +65,11 @@ fn query(words: impl Iterator<Item = String>) -> ExitCode {
         Ok(ask) => ask,
         Err(wrong) => return failed(&wrong, 2),
     };
-    match ask.run(|line| print(&format!("{line}\n"))) {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(wrong) => return failed(&format!("cannot start: {wrong}"), 1),
+    };
+    match runtime.block_on(ask.run(|line| print(&format!("{line}\n")))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(wrong) => failed(&wrong, 1),
     }

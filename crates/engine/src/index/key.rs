@@ -4,7 +4,8 @@
 //! 'i' <path u64> <value> <item key>                      a value of the item, in the range index
 //! 'j' <index u64> <n u8> <descending u8> <value>×n <item key>   its values in a composite index
 //! 'g' <path u64> <cell u64> <item key> → cells           a cell of its geometry, in the spatial index
-//! 'f' <path u64> <word> 0 <item key>                     a word of its text, in the full-text index
+//! 'f' <path u64> <word> 0 <item key> → count, length     a word of its text, in the full-text index
+//! 'f' <path u64> 0 <item key> → 0, length                that it has a text there, and how long
 //! 'e' <path u64> <side u16> <item key> → vector          a vector of it, in the vector index
 //! ```
 //!
@@ -101,6 +102,17 @@ pub(crate) fn put_head(kind: u8, path: PathId, out: &mut Vec<u8>) {
 pub(crate) fn put_word(word: &str, out: &mut Vec<u8>) {
     out.extend(word.bytes().filter(|byte| *byte != 0));
     out.push(0);
+}
+
+/// What the row of a word says: how often the text has it, and how many words that has in all.
+pub(crate) fn word_value(count: u32, length: u32) -> Bytes {
+    [count.to_be_bytes(), length.to_be_bytes()].concat().into()
+}
+
+/// Reads what the row of a word says.
+pub(crate) fn read_word_value(stored: &[u8]) -> Option<(u32, u32)> {
+    let (count, length) = stored.split_first_chunk()?;
+    Some((u32::from_be_bytes(*count), u32::from_be_bytes(length.try_into().ok()?)))
 }
 
 /// Appends a value as rows have it.

@@ -16,7 +16,8 @@ use model::{Error, Fault, Result};
 use super::Indexes;
 use crate::keys::{self, Reader};
 
-const STORED_VERSION: u8 = 1;
+/// Of rows and of what is said of them: 2 since words have counts and lengths.
+const STORED_VERSION: u8 = 2;
 /// Policies that rows may be from at the same time. Policies change seldom and the work is quick;
 /// whoever changes them faster than that waits.
 pub(crate) const OLDER_MAX: usize = 16;
@@ -125,6 +126,15 @@ impl Indexing {
 
     /// Reads the stored form.
     pub fn decode(stored: &[u8]) -> Result<Self> {
+        if let Some(version) = stored.first().filter(|version| **version < STORED_VERSION) {
+            return Err(Error::new(
+                Fault::Internal,
+                format!(
+                    "the indexes were written in form {version} by an earlier version; this one \
+                     has form {STORED_VERSION}: copy the items into a new store"
+                ),
+            ));
+        }
         Self::read(stored).ok_or_else(|| keys::corrupt("the state of indexes"))
     }
 

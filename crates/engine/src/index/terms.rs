@@ -370,22 +370,28 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// A row for each different word of the texts that are indexed so.
+    /// A row for each different word of the texts that are indexed so, which says how often the text
+    /// has it and how long the text is; and one without a word for the text itself.
     fn words(&mut self, indexes: &Indexes) -> Result<()> {
         for (path, language) in &indexes.full_text {
             let raw = self.wanted.iter().rev().find(|(wanted, _)| wanted == path);
-            let text = raw.and_then(|(_, raw)| json::unescape(raw));
-            let mut words: Vec<String> =
-                text.iter().flat_map(|text| text::words(text, *language)).collect();
+            let Some(text) = raw.and_then(|(_, raw)| json::unescape(raw)) else { continue };
+            let mut words: Vec<String> = text::words(&text, *language).collect();
+            let length = words.len() as u32;
             words.sort_unstable();
-            words.dedup();
-            for word in words {
-                key::put_head(key::WORD, *path, &mut self.keys);
-                key::put_word(&word, &mut self.keys);
-                self.end()?;
+            self.word(*path, "", 0, length)?;
+            for run in words.chunk_by(|a, b| a == b) {
+                self.word(*path, &run[0], run.len() as u32, length)?;
             }
         }
         Ok(())
+    }
+
+    fn word(&mut self, path: PathId, word: &str, count: u32, length: u32) -> Result<()> {
+        key::put_head(key::WORD, path, &mut self.keys);
+        key::put_word(word, &mut self.keys);
+        self.values.push((self.ends.len(), key::word_value(count, length)));
+        self.end()
     }
 
     fn vectors(&mut self, indexes: &Indexes) -> Result<()> {

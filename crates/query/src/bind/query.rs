@@ -15,7 +15,6 @@ pub(super) struct Groups {
 impl Binder<'_> {
     /// The whole query, and what orders it.
     pub(super) fn root(&mut self, query: &Query) -> (Block, Order) {
-        self.check_whole_subquery(query);
         let outer = self.aliases.len();
         let from = self.from(query, true);
         let filter = self.filter(query);
@@ -36,21 +35,6 @@ impl Binder<'_> {
         self.grouping = around;
         self.aliases.truncate(outer);
         Block { from, filter, grouping, output, distinct: query.distinct.is_some() }
-    }
-
-    /// Different rows, groups and aggregates of all items together, below another query: of those
-    /// only the count of different rows is known here.
-    fn check_whole_subquery(&mut self, query: &Query) {
-        let Some(FromItem { collection: Collection::Query(inner), .. }) = query.from.first() else {
-            return;
-        };
-        let whole =
-            inner.distinct.is_some() || !inner.group_by.is_empty() || has_aggregate(&inner.output);
-        if whole && crate::fan_out::distinct_count(query).is_none() {
-            let message = "DISTINCT, GROUP BY and aggregates in a subquery over all items are only \
-                           supported as SELECT COUNT(1) FROM (SELECT DISTINCT …).";
-            self.problem("SC2106", message, inner.span);
-        }
     }
 
     fn check_subquery(&mut self, query: &Query) {

@@ -29,24 +29,13 @@ pub(crate) enum Lookup {
 
 /// What the filter of a statement looks up, where anything can be.
 pub(crate) fn of<S: Source>(statement: &Statement, source: &S) -> Option<Lookup> {
-    let block = &statement.bound.block;
     let covers = Covers {
         range: &|path| source.covers(path),
         text: &|path| source.covers_text(path),
         spatial: &|path| source.covers_spatial(path),
     };
-    let reader = Reader { statement, covers, aliases: Vec::new() };
-    reader.of_block(block).filter(|lookup| lookup.count() <= limits::INDEX_SCANS)
-}
-
-/// Whether the filter is one condition whose scan finds exactly the items it holds for.
-pub(crate) fn is_exact(statement: &Statement) -> bool {
-    match &statement.bound.block.filter {
-        Some(Node::Binary(BinaryOp::Equal, _)) => true,
-        Some(Node::Binary(operator, _)) => is_order(*operator),
-        Some(Node::Between(_, false)) => true,
-        _ => false,
-    }
+    let reader = Reader::new(statement, covers);
+    reader.whole_filter().filter(|lookup| lookup.count() <= limits::INDEX_SCANS)
 }
 
 /// Conditions of one `AND` that are looked up; the filter has them all.
@@ -68,7 +57,16 @@ pub(super) struct Reader<'r> {
     aliases: Vec<(usize, IndexPath)>,
 }
 
-impl Reader<'_> {
+impl<'r> Reader<'r> {
+    pub(super) fn new(statement: &'r Statement, covers: Covers<'r>) -> Self {
+        Self { statement, covers, aliases: Vec::new() }
+    }
+
+    /// What the whole filter looks up.
+    pub(super) fn whole_filter(&self) -> Option<Lookup> {
+        self.of_block(&self.statement.bound.block)
+    }
+
     /// What a block needs to have a row: its filter, with its aliases as elements.
     fn of_block(&self, block: &Block) -> Option<Lookup> {
         let mut aliases = self.aliases.clone();
@@ -83,7 +81,8 @@ impl Reader<'_> {
         inner.condition(block.filter.as_ref()?)
     }
 
-    fn condition(&self, node: &Node) -> Option<Lookup> {
+    /// What a condition looks up.
+    pub(super) fn condition(&self, node: &Node) -> Option<Lookup> {
         match node {
             Node::Constant(value) if !value.is_true() => Some(Lookup::Any(Vec::new())),
             Node::And(all) => self.all(all),
@@ -243,6 +242,17 @@ impl Lookup {
             Self::Scan(_) => 1,
             Self::All(all) | Self::Any(all) => all.iter().map(Self::count).sum(),
         }
+    }
+
+    /// The same where further scans find all of its items too.
+    pub(crate) fn and(lookup: Option<Self>, scans: Vec<Scan>) -> Option<Self> {
+        let mut all: Vec<Self> = scans.into_iter().map(Self::Scan).collect();
+        match lookup {
+            Some(Self::All(parts)) => all.extend(parts),
+            Some(other) => all.push(other),
+            None => {}
+        }
+        if all.len() > 1 { Some(Self::All(all)) } else { all.pop() }
     }
 
     /// All scans in it.

@@ -3,8 +3,9 @@
 use bytes::Bytes;
 use model::Result;
 
-use super::{Lookup, index_path};
-use crate::source::{Composite, IndexPath, KeyRange, Scan, Source};
+use super::composite::{Conditions, Stretch};
+use super::index_path;
+use crate::source::{IndexPath, KeyRange, Scan, Source};
 use crate::statement::Statement;
 
 /// An index in the order asked for.
@@ -15,80 +16,111 @@ pub(crate) struct OrderScan {
     pub missing: bool,
     /// Whether order keys are the bytes of entries inverted.
     inverted: bool,
+    /// What all entries begin with: values that the filter asks for and nobody sorts by.
+    prefix: Bytes,
 }
 
 impl OrderScan {
     /// The order key of an entry.
     pub(crate) fn order_key(&self, value: &Bytes) -> Bytes {
-        if self.inverted { value.iter().map(|byte| !byte).collect() } else { value.clone() }
+        let value = value.slice(self.prefix.len().min(value.len())..);
+        if self.inverted { value.iter().map(|byte| !byte).collect() } else { value }
     }
 
     /// The value of the entry with an order key.
     pub(crate) fn entry_value(&self, key: &Bytes) -> Bytes {
-        self.order_key(key)
+        let mask = if self.inverted { 0xFF } else { 0 };
+        self.prefix.iter().copied().chain(key.iter().map(|byte| byte ^ mask)).collect()
     }
 }
 
 /// A sort that keeps this few documents is as good as an index in order.
 const FEW: u64 = 500;
+/// Rows of a page, about, where the query does not say how many it wants.
+const PAGE_ROWS: u64 = 100;
 
-/// The index that has the order, unless finding few documents and sorting them costs less.
+/// The index that has the order, unless finding documents and sorting them costs less.
 pub(super) async fn of<S: Source>(
     statement: &Statement,
     source: &S,
-    lookup: Option<&Lookup>,
+    conditions: &Conditions,
     cost: u64,
 ) -> Result<Option<OrderScan>> {
     let bound = &statement.bound;
-    let keys = &bound.order.keys;
-    let Some(first) = keys.first() else { return Ok(None) };
     let all_documents = cost >= source.documents_estimate();
-    if (cost <= FEW && !all_documents) || bound.block.distinct {
+    if bound.order.keys.is_empty() || bound.block.distinct || (cost <= FEW && !all_documents) {
         return Ok(None);
     }
-    let Some(path) = &first.path else { return Ok(None) };
-    if keys.len() > 1 {
-        return Ok(composite(statement, source));
+    let scan = match composite(statement, source, conditions) {
+        Some(scan) => scan,
+        None => match range(statement, source, conditions).await? {
+            Some(scan) => scan,
+            None => return Ok(None),
+        },
+    };
+    // Where the filter finds few of the many that are in order, a page passes most of them by.
+    if !all_documents {
+        let entries = source.estimate(&scan.scan).await?;
+        let limit = bound.offset_limit.map(|(offset, limit)| offset.saturating_add(limit));
+        let rows = bound.top.or(limit).unwrap_or(PAGE_ROWS).max(1);
+        let passed = entries.saturating_mul(rows).saturating_mul(super::choose::SEEK) / cost.max(1);
+        if passed.min(entries).saturating_mul(super::choose::SEEK) > cost {
+            return Ok(None);
+        }
     }
-    let path = index_path(path);
+    Ok(Some(scan))
+}
+
+/// The range index of the one property that is sorted by.
+async fn range<S: Source>(
+    statement: &Statement,
+    source: &S,
+    conditions: &Conditions,
+) -> Result<Option<OrderScan>> {
+    let [key] = &statement.bound.order.keys[..] else { return Ok(None) };
+    let Some(path) = key.path.as_ref().map(|names| index_path(names)) else { return Ok(None) };
     if !source.covers(&path) {
         return Ok(None);
     }
-    let reverse = first.descending;
+    let reverse = key.descending;
     // A filter on the same property leaves a part of the index, without what is missing.
-    if let Some(range) = lookup.and_then(|lookup| range_of(lookup, &path)) {
-        let scan = Scan::Range { path, range, reverse };
-        return Ok(Some(OrderScan { scan, missing: false, inverted: reverse }));
-    }
-    let missing = !source.complete(&path).await?;
-    let scan = Scan::Range { path, range: KeyRange::ALL, reverse };
-    Ok(Some(OrderScan { scan, missing, inverted: reverse }))
+    let (range, missing) = match conditions.of_path(&path) {
+        Some(range) => (range.clone(), false),
+        None => (KeyRange::ALL, !source.complete(&path).await?),
+    };
+    let scan = Scan::Range { path, range, reverse };
+    Ok(Some(OrderScan { scan, missing, inverted: reverse, prefix: Bytes::new() }))
 }
 
-/// The values of a property that a filter lets through, if it says so.
-fn range_of(lookup: &Lookup, path: &IndexPath) -> Option<KeyRange> {
-    match lookup {
-        Lookup::Scan(Scan::Range { path: known, range, .. }) if known == path => {
-            Some(range.clone())
+/// The composite index whose last columns are sorted by, the filter asking for one value of each of
+/// those before.
+fn composite<S: Source>(
+    statement: &Statement,
+    source: &S,
+    conditions: &Conditions,
+) -> Option<OrderScan> {
+    let keys = statement.bound.order.keys.len();
+    let mut best: Option<(OrderScan, Stretch)> = None;
+    for composite in source.composites() {
+        let Some(first) = composite.len().checked_sub(keys) else { continue };
+        let Some(reverse) = fits(statement, &composite[first..]) else { continue };
+        let stretch = conditions.stretch(composite, None);
+        let better = best.as_ref().is_none_or(|(_, best)| stretch.points() > best.points());
+        // Without a value to begin with, the range index of a single key is as good, and smaller.
+        if stretch.points() < first || (keys == 1 && first == 0) || !better {
+            continue;
         }
-        Lookup::All(all) => all.iter().find_map(|part| range_of(part, path)),
-        _ => None,
+        let prefix = stretch.prefix(first);
+        let scan =
+            Scan::Composite { columns: composite.clone(), range: stretch.range.clone(), reverse };
+        // Entries of a composite have descending parts inverted already.
+        best = Some((OrderScan { scan, missing: false, inverted: reverse, prefix }, stretch));
     }
-}
-
-fn composite<S: Source>(statement: &Statement, source: &S) -> Option<OrderScan> {
-    let (index, reverse) = source
-        .composites()
-        .iter()
-        .enumerate()
-        .find_map(|(index, composite)| Some((index, fits(statement, composite)?)))?;
-    let scan = Scan::Composite { index, range: KeyRange::ALL, reverse };
-    // Entries of a composite have descending parts inverted already.
-    Some(OrderScan { scan, missing: false, inverted: reverse })
+    best.map(|(scan, _)| scan)
 }
 
 /// Whether a composite index has the keys of `ORDER BY`, and if so, whether backwards.
-fn fits(statement: &Statement, composite: &Composite) -> Option<bool> {
+fn fits(statement: &Statement, composite: &[(IndexPath, bool)]) -> Option<bool> {
     let keys = &statement.bound.order.keys;
     if keys.len() != composite.len() {
         return None;

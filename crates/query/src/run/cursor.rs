@@ -6,7 +6,7 @@ use model::Result;
 use super::Metrics;
 use super::keys::KeyReader;
 use crate::limits;
-use crate::plan::Access;
+use crate::plan::{Access, Tests};
 use crate::source::{Chunk, Document, Entry, Scan, Source};
 
 /// A document, and the index value by which it was found.
@@ -20,6 +20,8 @@ pub(crate) struct Found {
 pub(crate) struct Cursor<'s, S> {
     source: &'s S,
     access: Access,
+    /// What the entries of a stream must be.
+    tests: Option<Tests>,
     keys: KeyReader,
     after: Option<Entry>,
     size: usize,
@@ -27,12 +29,15 @@ pub(crate) struct Cursor<'s, S> {
 }
 
 const FIRST_CHUNK: usize = 16;
+/// Entries whose values are checked at once.
+const TESTED_CHUNK: usize = 512;
 
 impl<'s, S: Source> Cursor<'s, S> {
-    pub(crate) fn new(source: &'s S, access: Access) -> Self {
+    pub(crate) fn new(source: &'s S, access: Access, tests: Option<Tests>) -> Self {
         Self {
             source,
             access,
+            tests,
             keys: KeyReader::default(),
             after: None,
             size: FIRST_CHUNK,
@@ -121,9 +126,16 @@ impl<'s, S: Source> Cursor<'s, S> {
         size: usize,
         metrics: &mut Metrics,
     ) -> Result<Vec<Found>> {
-        let chunk = self.source.scan(scan, self.after.as_ref(), size).await?;
+        let size = if self.tests.is_some() { TESTED_CHUNK } else { size };
+        let mut chunk = self.source.scan(scan, self.after.as_ref(), size).await?;
         metrics.entries += chunk.rows.len() as u64;
-        self.fetch(chunk).await
+        let last = chunk.rows.last().cloned();
+        if let Some(tests) = &self.tests {
+            tests.retain(&mut chunk.rows)?;
+        }
+        let found = self.fetch(chunk).await?;
+        self.after = last.or(self.after.take());
+        Ok(found)
     }
 
     async fn fetch(&mut self, chunk: Chunk<Entry>) -> Result<Vec<Found>> {

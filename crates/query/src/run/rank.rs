@@ -1,7 +1,8 @@
 //! `ORDER BY RANK`: scores by words (BM25) and by vectors, alone or fused by their ranks.
 //!
-//! Words are weighed against all items in reach, not only those that pass the filter, so every
-//! item is looked at. The scores of all rows are held, up to the limit.
+//! Words are weighed against all items in reach, not only those that pass the filter: a full-text
+//! index says how many those are, or every item is looked at. The scores of all rows are held, up
+//! to the limit.
 
 use std::collections::HashMap;
 
@@ -9,6 +10,7 @@ use bytes::Bytes;
 use model::Result;
 
 use super::place::foreign;
+use super::postings::Postings;
 use super::{Page, Place, Run, Sheet};
 use crate::bind::{Component, Score};
 use crate::error::too_much;
@@ -30,22 +32,23 @@ enum Part {
 }
 
 struct Row {
+    item: Bytes,
     row: Bytes,
     parts: Vec<Part>,
 }
 
 /// What a component of words knows of all items.
 #[derive(Default, Clone)]
-struct Corpus {
-    items: u64,
-    words: u64,
+pub(super) struct Corpus {
+    pub items: u64,
+    pub words: u64,
     /// Items that have each term.
-    hits: Vec<u64>,
+    pub hits: Vec<u64>,
 }
 
 impl<S: Source> Run<'_, S> {
     pub(super) async fn ranked(&self, mut sheet: Sheet, place: Place) -> Result<Page> {
-        let mut given = match place {
+        let given = match place {
             Place::Start => 0,
             Place::Count { rows } => rows,
             _ => return Err(foreign()),
@@ -53,21 +56,48 @@ impl<S: Source> Run<'_, S> {
         let Some(rank) = &self.bound().order.rank else { return Err(foreign()) };
         let components = &rank.components;
         let terms = self.terms(components)?;
-        let mut corpora: Vec<Corpus> = terms
-            .iter()
-            .map(|terms| Corpus { hits: vec![0; terms.len()], ..Corpus::default() })
-            .collect();
-        let mut rows = Vec::new();
-        let mut bytes = 0;
-        let mut cursor = self.cursor(&Access::Documents);
+        let mut known = Vec::with_capacity(components.len());
+        for (component, terms) in components.iter().zip(&terms) {
+            known.push(self.postings(component, terms, &mut sheet).await?);
+        }
+        if let ([Some(postings)], false) = (&known[..], rank.fused) {
+            let wanted = usize::try_from(given).unwrap_or(usize::MAX).saturating_add(sheet.room());
+            if let Some(rows) = self.best_rows(postings, wanted, &mut sheet).await? {
+                sheet.metrics.plan = format!("best of the words of {}", terms[0].join(", "));
+                return give(sheet, rows.into_iter(), given, true);
+            }
+        }
+        let (rows, corpora) = self.all_rows(components, &terms, &known, &mut sheet).await?;
+        let order = order(components, &corpora, &rows, rank.fused);
+        give(sheet, order.into_iter().map(|at| rows[at].row.clone()), given, false)
+    }
+
+    /// The rows that pass the filter, and what all items say of words: the index where there is
+    /// one, or the items themselves.
+    async fn all_rows(
+        &self,
+        components: &[Component],
+        terms: &[Vec<String>],
+        known: &[Option<Postings>],
+        sheet: &mut Sheet,
+    ) -> Result<(Vec<Row>, Vec<Corpus>)> {
+        let is_text = |component: &Component| matches!(component.score, Score::Text { .. });
+        let mut parts = components.iter().zip(known);
+        let all_known = parts.all(|(component, known)| known.is_some() || !is_text(component));
+        let access = if all_known { &self.plan.access } else { &Access::Documents };
+        let empty =
+            |terms: &Vec<String>| Corpus { hits: vec![0; terms.len()], ..Corpus::default() };
+        let mut corpora: Vec<Corpus> = terms.iter().map(empty).collect();
+        let (mut rows, mut bytes) = (Vec::new(), 0);
+        let mut cursor = self.cursor(access);
         while !cursor.has_ended() {
             let chunk = cursor.next(&mut sheet.metrics).await?;
             let mut ahead = self.ahead(&chunk);
             for (at, found) in chunk.iter().enumerate() {
                 ahead.item(at);
-                let row = self.row(components, &terms, &mut corpora, &found.document)?;
+                let row = self.row(components, terms, &mut corpora, &found.document)?;
                 if let Some(row) = row {
-                    bytes += row.row.len() + 32 * (row.parts.len() + 1);
+                    bytes += row.row.len() + row.item.len() + 32 * (row.parts.len() + 1);
                     rows.push(row);
                 }
                 if bytes > limits::MEMORY_BYTES {
@@ -76,16 +106,12 @@ impl<S: Source> Run<'_, S> {
                 self.breathe().await?;
             }
         }
-        let order = order(components, &corpora, &rows, rank.fused);
-        let count = order.len() as u64;
-        for at in order.into_iter().skip(usize::try_from(given).unwrap_or(usize::MAX)) {
-            sheet.put_row(rows[at].row.clone())?;
-            given += 1;
-            if sheet.is_full() {
-                break;
+        for (corpus, known) in corpora.iter_mut().zip(known) {
+            if let Some(known) = known {
+                *corpus = known.corpus.clone();
             }
         }
-        Ok(sheet.finish((given < count).then_some(Place::Count { rows: given })))
+        Ok((rows, corpora))
     }
 
     /// The words that each component looks for.
@@ -137,8 +163,29 @@ impl<S: Source> Run<'_, S> {
         }
         let mut out = Vec::new();
         let passes = block.passes(&mut frame)? && block.output(&mut frame)?.write_into(&mut out);
-        Ok(passes.then(|| Row { row: out.into(), parts }))
+        let item = document.key.clone();
+        Ok(passes.then(|| Row { item, row: out.into(), parts }))
     }
+}
+
+/// A page of rows in their order, of which some were given before. Whether there are more behind
+/// the last one is known, or there may be.
+fn give(
+    mut sheet: Sheet,
+    rows: impl ExactSizeIterator<Item = Bytes>,
+    mut given: u64,
+    may_have_more: bool,
+) -> Result<Page> {
+    let count = rows.len() as u64;
+    for row in rows.skip(usize::try_from(given).unwrap_or(usize::MAX)) {
+        sheet.put_row(row)?;
+        given += 1;
+        if sheet.is_full() {
+            break;
+        }
+    }
+    let more = may_have_more || given < count;
+    Ok(sheet.finish(more.then_some(Place::Count { rows: given })))
 }
 
 fn words_of(text: &str, language: text::Language, terms: &[String], corpus: &mut Corpus) -> Part {
@@ -172,7 +219,9 @@ fn order(components: &[Component], corpora: &[Corpus], rows: &[Row], fused: bool
         }
     }
     let mut order: Vec<usize> = (0..rows.len()).collect();
-    order.sort_by(|a, b| totals[*b].total_cmp(&totals[*a]).then(a.cmp(b)));
+    order.sort_by(|a, b| {
+        totals[*b].total_cmp(&totals[*a]).then_with(|| rows[*a].item.cmp(&rows[*b].item))
+    });
     order
 }
 

@@ -8,7 +8,7 @@ use model::Result;
 use super::ahead::Ahead;
 use super::cursor::Found;
 use super::place::{ALL_ROWS, KEY_BYTES, foreign, is_shortened, shortened};
-use super::{Metrics, Page, Place, Run, Sheet};
+use super::{Page, Place, Run, Sheet};
 use crate::error::too_much;
 use crate::eval::Frame;
 use crate::eval::rows::Rows;
@@ -84,33 +84,6 @@ impl<S: Source> Run<'_, S> {
                 return Ok(sheet.finish(None));
             }
         }
-    }
-
-    /// How many different rows there are.
-    pub(super) async fn distinct_rows(&self, metrics: &mut Metrics) -> Result<i64> {
-        let block = self.block();
-        let mut seen = Seen::default();
-        let mut count = 0;
-        let mut cursor = self.cursor(&self.plan.access);
-        while !cursor.has_ended() {
-            let chunk = cursor.next(metrics).await?;
-            let mut ahead = self.ahead(&chunk);
-            for (at, found) in chunk.iter().enumerate() {
-                ahead.item(at);
-                self.context.budget.begin_row();
-                let mut frame = Frame::new(self.context, self.bound().slots, &found.document.body);
-                let mut rows = Rows::new(block);
-                while rows.next(&mut frame)? {
-                    ahead.row();
-                    if block.passes(&mut frame)? {
-                        let value = block.output(&mut frame)?;
-                        count += i64::from(value.is_defined() && seen.is_new(&value)?);
-                    }
-                }
-                self.breathe().await?;
-            }
-        }
-        Ok(count)
     }
 
     /// The rows of an item: how the page stands after them.

@@ -113,6 +113,38 @@ pub fn text_key_into(text: &str, out: &mut Vec<u8>) {
     }
 }
 
+/// The text that a sort key is of; none where it is of something else.
+pub fn text_of_key(key: &[u8]) -> Option<String> {
+    let (&kind, mut rest) = key.split_first()?;
+    if kind != Type::String as u8 * 16 + 16 {
+        return None;
+    }
+    let mut text = Vec::with_capacity(rest.len());
+    loop {
+        match rest {
+            [0, 0] => return String::from_utf8(text).ok(),
+            [0, 0xFF, after @ ..] => {
+                text.push(0);
+                rest = after;
+            }
+            [byte, after @ ..] => {
+                text.push(byte_of_order(*byte));
+                rest = after;
+            }
+            [] => return None,
+        }
+    }
+}
+
+/// The byte that has a place in the order of units.
+fn byte_of_order(order: u8) -> u8 {
+    match order {
+        0xF3 | 0xF4 => order - 5,
+        0xEE..=0xF2 => order + 2,
+        other => other,
+    }
+}
+
 fn number_key(value: f64) -> [u8; 8] {
     if value.is_nan() {
         return [0; 8];

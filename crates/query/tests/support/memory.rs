@@ -90,8 +90,10 @@ impl Memory {
         };
         match scan {
             Scan::Range { path, range, reverse } => within(self.entries.get(path), range, *reverse),
-            Scan::Composite { index, range, reverse } => {
-                within(self.composite_entries.get(*index), range, *reverse)
+            Scan::Composite { columns, range, reverse } => {
+                let index = self.composites.iter().position(|known| known == columns);
+                let entries = index.and_then(|index| self.composite_entries.get(index));
+                within(entries, range, *reverse)
             }
             Scan::Spatial { .. } | Scan::Word { .. } => unreachable!("no such index here"),
         }

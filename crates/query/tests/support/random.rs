@@ -77,7 +77,23 @@ pub fn filter(chance: &mut Chance, depth: usize) -> String {
         };
     }
     let path = path(chance);
-    match chance.below(14) {
+    match chance.below(17) {
+        14 => {
+            // What a composite index begins with, and where it goes from there.
+            let operator = chance.pick(&["=", "<", "<=", ">", ">="]);
+            let first = chance.pick(&["c.a", "c.n", "c.b"]);
+            let second = chance.pick(&["c.b", "c.id", "c.a"]);
+            format!("({first} = {} AND {second} {operator} {})", scalar(chance), scalar(chance))
+        }
+        15 | 16 => {
+            let call = chance.pick(&["CONTAINS", "ENDSWITH", "STARTSWITH", "STRINGEQUALS"]);
+            let case = chance.pick(&["", ", true", ", false"]);
+            let text = chance.pick(&["'a'", "'B'", "''", "'zÉ'", "1"]);
+            match chance.below(5) {
+                0 => format!("REGEXMATCH({path}, {})", chance.pick(&["'^a'", "'b$'", "'é'"])),
+                _ => format!("{call}({path}, {text}{case})"),
+            }
+        }
         0..=3 => {
             let operator = chance.pick(&["=", "!=", "<", "<=", ">", ">="]);
             if chance.once_in(5) {
@@ -196,6 +212,16 @@ fn ordered(chance: &mut Chance, filter: &str) -> Random {
 
 fn aggregated(chance: &mut Chance, filter: &str) -> Random {
     let path = path(chance);
+    if chance.once_in(4) {
+        // What a composite index answers by itself.
+        let filter = format!("c.a = {}", scalar(chance));
+        let text = match chance.below(3) {
+            0 => format!("SELECT VALUE COUNT(1) FROM c WHERE {filter} AND IS_DEFINED(c.b)"),
+            1 => format!("SELECT MIN(c.b) AS lo, MAX(c.b) AS hi FROM c WHERE {filter}"),
+            _ => format!("SELECT c.b AS k, COUNT(1) AS n FROM c WHERE {filter} GROUP BY c.b"),
+        };
+        return Random { text, kind: Kind::Set };
+    }
     let text = match chance.below(6) {
         0 => format!("SELECT VALUE COUNT(1) FROM c{filter}"),
         1 => format!(

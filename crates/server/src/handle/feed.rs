@@ -50,7 +50,10 @@ pub async fn query(call: &Call<'_>) -> Result<Reply> {
     let QueryBody { text, parameters } = &query;
     let asked = Query { scope: &wanted.scope, text, parameters, functions };
     let answer = container.query_items(&asked, &wanted.page, wanted.session.as_ref()).await?;
-    let told = Told::of(call)?;
+    let mut told = Told::of(call)?;
+    if told.indexes.is_some() {
+        told.lacking = container.query_advice(&asked).await?;
+    }
     Ok(rows(&container, answer, wanted.level, &told))
 }
 
@@ -60,6 +63,8 @@ struct Told {
     explain: bool,
     metrics: bool,
     indexes: Option<IndexForm>,
+    /// Indexes that would have been used if they were there.
+    lacking: Vec<String>,
 }
 
 impl Told {
@@ -74,6 +79,7 @@ impl Told {
             explain: headers.flag(&header::EXPLAIN)?,
             metrics: headers.flag(&header::QUERY_METRICS_WANTED)?,
             indexes,
+            lacking: Vec::new(),
         })
     }
 }
@@ -140,7 +146,10 @@ fn rows(
             reply.set_text(&header::QUERY_METRICS, &wire::query::metrics(&page));
         }
         if let Some(form) = told.indexes.filter(|_| !page.rows.is_empty()) {
-            reply.set_text(&header::INDEX_METRICS, &wire::query::indexes(&page, form));
+            reply.set_text(
+                &header::INDEX_METRICS,
+                &wire::query::indexes(&page, &told.lacking, form),
+            );
         }
         reply
     })

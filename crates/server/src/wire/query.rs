@@ -49,27 +49,32 @@ pub fn explained(page: &QueryPage) -> Value {
     })
 }
 
-/// Which indexes were used. Which others could have been, and how much one helped, is not known and
+/// Which indexes were used, and which others would have been. How much one helped is not known and
 /// so not said.
-pub fn indexes(page: &QueryPage, form: IndexForm) -> String {
-    let (composite, single): (Vec<&String>, Vec<&String>) =
-        page.metrics.indexes.iter().partition(|index| index.contains(' '));
-    let single: Vec<Value> =
-        single.into_iter().map(|index| json!({ "IndexSpec": index })).collect();
-    let composite: Vec<Value> = composite
-        .into_iter()
-        .map(|index| {
-            let columns: Vec<&str> = index.split(", ").collect();
-            json!({ "IndexSpecs": columns })
-        })
-        .collect();
+pub fn indexes(page: &QueryPage, lacking: &[String], form: IndexForm) -> String {
+    let (used, used_composite) = entities(&page.metrics.indexes);
+    let (lacking, lacking_composite) = entities(lacking);
     let told = json!({
-        "UtilizedSingleIndexes": single,
-        "UtilizedCompositeIndexes": composite,
+        "UtilizedSingleIndexes": used,
+        "PotentialSingleIndexes": lacking,
+        "UtilizedCompositeIndexes": used_composite,
+        "PotentialCompositeIndexes": lacking_composite,
     })
     .to_string();
     match form {
         IndexForm::Base64 => STANDARD.encode(told),
         IndexForm::Text => percent_encoded(&told),
     }
+}
+
+/// Indexes as clients read them: of one property, and of several.
+fn entities(indexes: &[String]) -> (Vec<Value>, Vec<Value>) {
+    let (composite, single): (Vec<&String>, Vec<&String>) =
+        indexes.iter().partition(|index| index.contains(' '));
+    let single = single.into_iter().map(|index| json!({ "IndexSpec": index })).collect();
+    let columns = |index: &String| {
+        let columns: Vec<&str> = index.split(", ").collect();
+        json!({ "IndexSpecs": columns })
+    };
+    (single, composite.into_iter().map(columns).collect())
 }

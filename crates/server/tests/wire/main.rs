@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
+mod ask;
 mod auth;
 mod bad_input;
 mod changes;
