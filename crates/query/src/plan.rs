@@ -116,7 +116,7 @@ fn count(statement: &Statement, lookup: Option<&Lookup>) -> Option<Scan> {
         return None;
     }
     match lookup? {
-        Lookup::Scan(scan) if scan.is_exact() && lookup::is_exact(statement) => Some(scan.clone()),
+        Lookup::Scan(scan) if lookup::is_exact(statement, scan) => Some(scan.clone()),
         _ => None,
     }
 }
@@ -151,7 +151,7 @@ async fn groups<S: Source>(
             Ok(Some(Scan::Range { path, range: KeyRange::ALL, reverse: false }))
         }
         (Some(_), Some(Lookup::Scan(scan @ Scan::Range { path: filtered, .. })))
-            if *filtered == path && scan.is_exact() && lookup::is_exact(statement) =>
+            if *filtered == path && lookup::is_exact(statement, scan) =>
         {
             Ok(Some(scan.clone()))
         }
@@ -170,9 +170,7 @@ fn extremes<S: Source>(
     let grouping = bound.block.grouping.as_ref().filter(|grouping| grouping.keys.is_empty())?;
     let filter = match (&bound.block.filter, lookup) {
         (None, _) => None,
-        (Some(_), Some(Lookup::Scan(scan))) if scan.is_exact() && lookup::is_exact(statement) => {
-            Some(scan)
-        }
+        (Some(_), Some(Lookup::Scan(scan))) if lookup::is_exact(statement, scan) => Some(scan),
         _ => return None,
     };
     let scan = |node: &crate::bound::AggregateNode| {
@@ -243,9 +241,12 @@ impl Scan {
         }
     }
 
-    /// Whether the items that it finds are exactly those that its condition means.
-    pub(crate) fn is_exact(&self) -> bool {
-        matches!(self, Self::Range { path, .. } if !path.is_plural())
+    /// Whether everything that it finds passes the filter, which need not be asked then.
+    pub(crate) fn is_filtered(&self, statement: &Statement) -> bool {
+        let block = &statement.bound.block;
+        let some = !matches!(self, Self::Range { range, .. } if *range == KeyRange::ALL);
+        block.filter.is_none()
+            || (some && block.from.is_empty() && lookup::is_exact(statement, self))
     }
 }
 

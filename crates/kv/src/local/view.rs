@@ -23,6 +23,11 @@ const SPAN_BYTES: u64 = 1 << 20;
 /// Keys up to this length are looked up without an allocation.
 const SHORT_KEY_BYTES: usize = 248;
 
+/// From so many keys on it is worth to look whether their rows lie close together.
+const WALKED_KEYS_MIN: usize = 16;
+/// Rows passed over between two that are wanted, on the average, before they are looked up one by one.
+const WALKED_ROWS: usize = 3;
+
 /// Rows that a chunk passes over, beside those it returns.
 const PASSED_ROWS_MAX: usize = 4096;
 
@@ -92,8 +97,8 @@ impl LocalView {
     fn values(&self, keyspace: Keyspace, keys: &[Bytes]) -> Result<Vec<Option<Bytes>>> {
         let mut values = Vec::with_capacity(keys.len());
         let (mut pointers, mut places) = (Vec::new(), Vec::new());
-        for (i, key) in keys.iter().enumerate() {
-            values.push(match self.row(keyspace, key)? {
+        for (i, row) in self.rows(keyspace, keys)?.into_iter().enumerate() {
+            values.push(match row {
                 None => None,
                 Some(Row::Value(value)) => Some(value),
                 Some(Row::Pointer(pointer)) => {
@@ -107,6 +112,59 @@ impl LocalView {
             values[place] = Some(value);
         }
         Ok(values)
+    }
+
+    /// The rows of several keys, in their order.
+    fn rows(&self, keyspace: Keyspace, keys: &[Bytes]) -> Result<Vec<Option<Row>>> {
+        let mut rows: Vec<Option<Row>> = Vec::new();
+        rows.resize_with(keys.len(), || None);
+        let mut order: Vec<usize> = (0..keys.len()).collect();
+        let mut found = 0;
+        if is_pointed(keyspace) && keys.len() >= WALKED_KEYS_MIN {
+            order.sort_unstable_by(|a, b| keys[*a].cmp(&keys[*b]));
+            if is_dense(&keys[order[0]], &keys[order[order.len() - 1]], keys.len()) {
+                found = self.walk(keyspace, keys, &order, &mut rows)?;
+            }
+        }
+        for i in &order[found..] {
+            rows[*i] = self.row(keyspace, &keys[*i])?;
+        }
+        Ok(rows)
+    }
+
+    /// Finds rows by going from one to the next, for as long as they lie close together. Returns how
+    /// many of the keys, in order, are done with.
+    fn walk(
+        &self,
+        keyspace: Keyspace,
+        keys: &[Bytes],
+        order: &[usize],
+        rows: &mut [Option<Row>],
+    ) -> Result<usize> {
+        let bound = |i: usize| Bound::Included(prefixed(self.partition, &keys[order[i]]));
+        let range = (bound(0), bound(order.len() - 1));
+        let tree = (!self.is_above_tree(keyspace, &range.0)).then_some(&*self.tree);
+        let mut merge = Merge::new(&self.published, tree, keyspace, range, false)?;
+        let (mut found, mut passed) = (0, 0);
+        while let Some((key, value)) = merge.next()? {
+            let key = &key[8..];
+            while order.get(found).is_some_and(|i| keys[*i][..] < *key) {
+                found += 1;
+            }
+            passed += 1;
+            while let Some(i) = order.get(found).filter(|i| keys[**i][..] == *key) {
+                rows[*i] = match &value {
+                    Value::Put(value) => Some(Row::Value(value.clone())),
+                    Value::Point(pointer) => Some(Row::Pointer(*pointer)),
+                    Value::Gone => None,
+                };
+                found += 1;
+            }
+            if passed > WALKED_ROWS * (WALKED_KEYS_MIN + found) {
+                return Ok(found);
+            }
+        }
+        Ok(order.len())
     }
 
     /// The next rows of a scan.
@@ -123,27 +181,25 @@ impl LocalView {
         while let Some((key, value)) = merge.next()? {
             let key = key.slice(8..);
             seen += 1;
-            let full = match value {
-                Value::Gone => false,
-                Value::Put(value) => {
-                    let value = if scan.keys_only { Bytes::new() } else { value };
-                    bytes += key.len() + value.len();
-                    chunk.rows.push((key.clone(), value));
-                    true
+            let tired = seen >= scan.rows.saturating_add(PASSED_ROWS_MAX);
+            let value = match value {
+                Value::Gone if tired => {
+                    chunk.resume = Some(key);
+                    break;
                 }
-                Value::Point(pointer) => {
-                    bytes += key.len();
-                    if !scan.keys_only {
-                        bytes += pointer.bytes as usize;
-                        pointers.push(pointer);
-                    }
-                    chunk.rows.push((key.clone(), Bytes::new()));
-                    true
+                Value::Gone => continue,
+                Value::Put(value) if !scan.keys_only => value,
+                Value::Point(pointer) if !scan.keys_only => {
+                    bytes += pointer.bytes as usize;
+                    pointers.push(pointer);
+                    Bytes::new()
                 }
+                Value::Put(_) | Value::Point(_) => Bytes::new(),
             };
-            let enough = full && (chunk.rows.len() >= scan.rows || bytes >= scan.bytes);
-            if enough || seen >= scan.rows.saturating_add(PASSED_ROWS_MAX) {
-                chunk.resume = Some(key);
+            bytes += key.len() + value.len();
+            chunk.rows.push((key, value));
+            if tired || chunk.rows.len() >= scan.rows || bytes >= scan.bytes {
+                chunk.resume = chunk.rows.last().map(|(key, _)| key.clone());
                 break;
             }
         }
@@ -242,6 +298,16 @@ impl LocalView {
             return Ok(bytes);
         }
         Err(self.segment(pointer)?.corrupt(u64::from(pointer.at), "holds a value that was altered"))
+    }
+}
+
+/// Whether keys, of which these are the first and the last, lie close together: they begin with a
+/// number that grows with every commit.
+fn is_dense(first: &[u8], last: &[u8], keys: usize) -> bool {
+    let number = |key: &[u8]| key.first_chunk().map(|number| u64::from_be_bytes(*number));
+    match (number(first), number(last)) {
+        (Some(first), Some(last)) => last - first <= (WALKED_ROWS * keys) as u64,
+        _ => false,
     }
 }
 

@@ -39,12 +39,37 @@ pub(crate) fn of<S: Source>(statement: &Statement, source: &S) -> Option<Lookup>
     reader.of_block(block).filter(|lookup| lookup.count() <= limits::INDEX_SCANS)
 }
 
-/// Whether the filter is one condition whose scan finds exactly the items it holds for.
-pub(crate) fn is_exact(statement: &Statement) -> bool {
+/// Whether the filter is nothing but conditions on the property of a scan, which finds exactly the
+/// items that they hold for.
+pub(crate) fn is_exact(statement: &Statement, scan: &Scan) -> bool {
+    let Scan::Range { path, .. } = scan else { return false };
     match &statement.bound.block.filter {
-        Some(Node::Binary(BinaryOp::Equal, _)) => true,
-        Some(Node::Binary(operator, _)) => is_order(*operator),
-        Some(Node::Between(_, false)) => true,
+        _ if path.is_plural() => false,
+        Some(Node::And(all)) => {
+            all.len() <= AND_SCANS && all.iter().all(|node| is_on(statement, node, path))
+        }
+        Some(node) => is_on(statement, node, path),
+        None => false,
+    }
+}
+
+/// Whether a condition compares one property, the one at the path, with constants.
+fn is_on(statement: &Statement, node: &Node, path: &IndexPath) -> bool {
+    let is_property = |node: &Node| {
+        let names = member_names(node, &statement.bound.fields);
+        names.is_some_and(|names| super::index_path(&names) == *path)
+    };
+    match node {
+        Node::Binary(operator, pair) if *operator == BinaryOp::Equal || is_order(*operator) => {
+            match (pair.0.constant(), pair.1.constant()) {
+                (None, Some(_)) => is_property(&pair.0),
+                (Some(_), None) => is_property(&pair.1),
+                _ => false,
+            }
+        }
+        Node::Between(three, false) => {
+            is_property(&three.0) && three.1.constant().is_some() && three.2.constant().is_some()
+        }
         _ => false,
     }
 }

@@ -49,10 +49,15 @@ impl<S: Source> Run<'_, S> {
             || self.extremes(grouping, &mut groups, &mut sheet).await?
             || self.by_entries(grouping, &mut groups, &mut sheet).await?;
         if !known {
-            let mut cursor = self.cursor(&self.plan.access);
+            let mut cursor = match grouping.is_blind() {
+                true => self.heap(&self.plan.access),
+                false => self.cursor(&self.plan.access),
+            };
+            let filtered = self.is_filtered(&self.plan.access);
             while !cursor.has_ended() {
                 for found in cursor.next(&mut sheet.metrics).await? {
-                    self.group_item(grouping, &found.document, &mut groups, &mut sheet)?;
+                    sheet.metrics.kept +=
+                        self.group_item(grouping, &found.document, filtered, &mut groups)?;
                     self.breathe().await?;
                 }
             }
@@ -177,24 +182,26 @@ impl<S: Source> Run<'_, S> {
         Ok(identity)
     }
 
+    /// Adds the rows of an item to their groups: how many passed the filter.
     fn group_item<'a>(
         &'a self,
         grouping: &'a Grouping,
         document: &Document,
+        filtered: bool,
         groups: &mut Groups,
-        sheet: &mut Sheet,
-    ) -> Result<()> {
+    ) -> Result<u64> {
         let block = self.block();
         self.context.budget.begin_row();
         let mut frame = Frame::new(self.context, self.bound().slots, &document.body);
         let mut rows = Rows::new(block);
+        let mut kept = 0;
         while rows.next(&mut frame)? {
-            if block.passes(&mut frame)? {
-                sheet.metrics.kept += 1;
+            if filtered || block.passes(&mut frame)? {
+                kept += 1;
                 groups.add(grouping, &mut frame)?;
             }
         }
-        Ok(())
+        Ok(kept)
     }
 
     fn give(
@@ -232,7 +239,7 @@ impl<S: Source> Run<'_, S> {
 }
 
 /// Entries counted at once.
-const COUNTED_ENTRIES: usize = 1_000;
+const COUNTED_ENTRIES: usize = 4_096;
 
 fn group_place(identity: Bytes) -> Place {
     Place::Group { identity }

@@ -136,7 +136,12 @@ impl<S: Source> Run<'_, S> {
         sheet: &mut Sheet,
         after: &mut Option<Rank>,
     ) -> Result<bool> {
-        let mut cursor = self.cursor(&Access::Stream(order_scan.scan.clone()));
+        let access = Access::Stream(order_scan.scan.clone());
+        let mut cursor = self.cursor(&access);
+        if self.is_row_each(&access) {
+            cursor = cursor.expecting(sheet.room());
+        }
+        let filtered = self.is_filtered(&access);
         let mut begun = None;
         if let Some(rank) = after.as_ref().filter(|rank| !order_scan.missing || !is_missing(rank)) {
             let value = order_scan.entry_value(&rank.key);
@@ -152,7 +157,7 @@ impl<S: Source> Run<'_, S> {
                 None => cursor.next(&mut sheet.metrics).await?,
             };
             for (at, found) in chunk.iter().enumerate() {
-                let full = self.indexed_rows(order_scan, found, sheet, after).await?;
+                let full = self.indexed_rows(order_scan, found, filtered, sheet, after).await?;
                 if full {
                     let last =
                         self.block().from.is_empty() && cursor.has_ended() && at + 1 == chunk.len();
@@ -169,6 +174,7 @@ impl<S: Source> Run<'_, S> {
         &self,
         order_scan: &OrderScan,
         found: &Found,
+        filtered: bool,
         sheet: &mut Sheet,
         after: &mut Option<Rank>,
     ) -> Result<bool> {
@@ -181,7 +187,7 @@ impl<S: Source> Run<'_, S> {
         if order_key(&self.bound().order, &mut frame)? != key {
             return Ok(false);
         }
-        for (number, value) in rows_in_order(block, &mut frame, backwards)? {
+        for (number, value) in rows_in_order(block, &mut frame, filtered, backwards)? {
             let rank =
                 Rank { key: key.clone(), item: found.document.key.clone(), row: number, backwards };
             if after.as_ref().is_some_and(|after| rank <= *after) {
@@ -233,7 +239,7 @@ impl<S: Source> Run<'_, S> {
     ) -> Result<(Vec<Kept>, bool)> {
         let mut best: BinaryHeap<Kept> = BinaryHeap::new();
         let (mut bytes, mut cut) = (0, false);
-        let mut cursor = self.cursor(&self.plan.access);
+        let mut cursor = self.heap(&self.plan.access);
         while !cursor.has_ended() {
             for found in cursor.next(&mut sheet.metrics).await? {
                 self.candidates(&found, part, |rank, value| {
@@ -300,7 +306,7 @@ impl<S: Source> Run<'_, S> {
     async fn distinct_ordered(&self, mut sheet: Sheet, after: Option<Rank>) -> Result<Page> {
         let mut firsts: HashMap<Vec<u8>, Kept> = HashMap::new();
         let mut bytes = 0;
-        let mut cursor = self.cursor(&self.plan.access);
+        let mut cursor = self.heap(&self.plan.access);
         while !cursor.has_ended() {
             for found in cursor.next(&mut sheet.metrics).await? {
                 self.candidates(&found, Part::All, |rank, value| {
@@ -353,6 +359,7 @@ const KEPT_BYTES: usize = 160;
 fn rows_in_order<'a>(
     block: &'a crate::bound::Block,
     frame: &mut Frame<'a>,
+    filtered: bool,
     backwards: bool,
 ) -> Result<std::vec::IntoIter<(u32, Value<'a>)>> {
     let mut all = Vec::new();
@@ -360,7 +367,7 @@ fn rows_in_order<'a>(
     let (mut number, mut weight) = (0, 0);
     while rows.next(frame)? {
         number += 1;
-        if block.passes(frame)? {
+        if filtered || block.passes(frame)? {
             let value = block.output(frame)?;
             weight += value.weight();
             if weight > limits::MEMORY_BYTES {

@@ -38,6 +38,14 @@ impl Seen {
     }
 }
 
+/// A document, how many of its rows earlier pages have given, and whether it is known to pass the
+/// filter.
+struct Item<'d> {
+    document: &'d Document,
+    passed: u32,
+    filtered: bool,
+}
+
 /// Where in the stream a row stands: value of the index, key of the item, number of the row.
 type At = (Bytes, Bytes, u32);
 
@@ -46,6 +54,10 @@ impl<S: Source> Run<'_, S> {
         let access = &self.plan.access;
         let after = self.stream_place(place).await?;
         let mut cursor = self.cursor(access);
+        if self.is_row_each(access) {
+            cursor = cursor.expecting(sheet.room());
+        }
+        let filtered = self.is_filtered(access);
         let mut seen = self.block().distinct.then(Seen::default);
         // What was given before is not known but by reading it again; otherwise it is left out.
         let replay = after.clone().filter(|_| seen.is_some());
@@ -66,11 +78,13 @@ impl<S: Source> Run<'_, S> {
             for (at, found) in chunk.iter().enumerate() {
                 let bound = replay.as_ref().or(after.as_ref());
                 let passed = self.rows_passed(found, bound, replay.is_some());
-                let ended = self
-                    .item_rows(&found.document, passed, &mut seen, &mut sheet, |row| {
-                        position = Some((found.value.clone(), found.document.key.clone(), row));
-                    })
-                    .await?;
+                let item = Item { document: &found.document, passed, filtered };
+                let mut reached = None;
+                let ended =
+                    self.item_rows(item, &mut seen, &mut sheet, |row| reached = Some(row)).await?;
+                if let Some(row) = reached {
+                    position = Some((found.value.clone(), found.document.key.clone(), row));
+                }
                 let nothing_left = cursor.has_ended() && at + 1 == chunk.len();
                 if let Stop::Page(finished) = ended {
                     let last = finished && nothing_left;
@@ -88,7 +102,7 @@ impl<S: Source> Run<'_, S> {
         let block = self.block();
         let mut seen = Seen::default();
         let mut count = 0;
-        let mut cursor = self.cursor(&self.plan.access);
+        let mut cursor = self.heap(&self.plan.access);
         while !cursor.has_ended() {
             for found in cursor.next(metrics).await? {
                 self.context.budget.begin_row();
@@ -109,8 +123,7 @@ impl<S: Source> Run<'_, S> {
     /// The rows of an item: how the page stands after them.
     async fn item_rows(
         &self,
-        document: &Document,
-        passed: u32,
+        Item { document, passed, filtered }: Item<'_>,
         seen: &mut Option<Seen>,
         sheet: &mut Sheet,
         mut reached: impl FnMut(u32),
@@ -124,7 +137,7 @@ impl<S: Source> Run<'_, S> {
         while rows.next(&mut frame)? {
             self.context.budget.begin_row();
             number += 1;
-            if block.passes(&mut frame)? {
+            if filtered || block.passes(&mut frame)? {
                 sheet.metrics.kept += 1;
                 let value = block.output(&mut frame)?;
                 let wanted = value.is_defined()
