@@ -14,6 +14,7 @@ use foldhash::HashMap;
 use foldhash::fast::RandomState;
 use kv::CommitNo;
 
+use crate::hints::Hints;
 use crate::keys::Row;
 
 const SHARDS: usize = 64;
@@ -38,6 +39,8 @@ pub(crate) struct Cache {
     shards: Vec<Mutex<Shard>>,
     hasher: RandomState,
     shard_bytes: usize,
+    /// For queries, which read too many items to remember them whole.
+    pub hints: Hints,
 }
 
 #[derive(Default)]
@@ -62,7 +65,8 @@ impl Cache {
     /// A cache that holds about so many bytes.
     pub fn new(bytes: usize) -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        Self { shards, hasher: RandomState::default(), shard_bytes: bytes / SHARDS }
+        let (hasher, hints) = (RandomState::default(), Hints::new());
+        Self { shards, hasher, shard_bytes: bytes / SHARDS, hints }
     }
 
     /// An item, if it is here.

@@ -34,7 +34,7 @@ use crate::feed::start;
 use crate::index::key::{self, PathId};
 use crate::index::{Indexes, Indexing};
 use crate::item::body_of;
-use crate::keys::{self, Head, Row, Slot};
+use crate::keys::{Row, Slot};
 use bounds::Columns;
 use entries::{Hop, Lookup};
 
@@ -101,10 +101,9 @@ impl<'a> Snapshot<'a> {
         let mut parts = Vec::with_capacity(spans.len());
         for span in spans {
             let (_, view, doomed) = span.partition.look().await?;
-            let indexing = span.partition.indexing_of(&*view).await?;
+            let state = span.partition.state_of(&*view).await?;
+            let (head, indexing) = (state.head, state.indexing.clone());
             let whole = span.keys == span.partition.span;
-            let head = view.get(Keyspace::Meta, &keys::HEAD).await.map_err(storage)?;
-            let head = head.map(|stored| Head::decode(&stored)).transpose()?.unwrap_or_default();
             let (items, items_held) = (head.items, head.items);
             let head_lsn = head.lsn;
             let mut part =
