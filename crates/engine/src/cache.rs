@@ -20,6 +20,8 @@ use crate::keys::Row;
 const SHARDS: usize = 64;
 /// What an entry costs beside its body, roughly.
 const ENTRY_BYTES: usize = 256;
+/// The share of guesses in all of it.
+const HINTS_SHARE: usize = 3;
 /// Bodies above this share of a shard are not worth the many that would have to go.
 const BODY_SHARE: usize = 8;
 
@@ -65,7 +67,8 @@ impl Cache {
     /// A cache that holds about so many bytes.
     pub fn new(bytes: usize) -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        let (hasher, hints) = (RandomState::default(), Hints::new());
+        let (hasher, hints) = (RandomState::default(), Hints::new(bytes / HINTS_SHARE));
+        let bytes = bytes - bytes / HINTS_SHARE;
         Self { shards, hasher, shard_bytes: bytes / SHARDS, hints }
     }
 

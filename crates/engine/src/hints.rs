@@ -13,9 +13,8 @@ use foldhash::fast::RandomState;
 use crate::keys::{FEED_KEY_BYTES, Row};
 
 const SHARDS: usize = 16;
-/// Guesses of a shard: at first, and at most. All of them take 32 MB.
+/// Guesses of a shard at first.
 const GUESSES: usize = 64;
-const GUESSES_MAX: usize = (1 << 20) / SHARDS;
 /// Places where a guess may stand, next to each other.
 const WAYS: usize = 2;
 
@@ -36,6 +35,8 @@ impl Guess {
 pub(crate) struct Hints {
     shards: Vec<Mutex<Shard>>,
     hasher: RandomState,
+    /// Guesses of a shard at most.
+    most: usize,
 }
 
 /// The hash of an item's partition and key, and its guess; a hash of zero is an empty place.
@@ -51,9 +52,13 @@ struct Shard {
 const NONE: Entry = (0, Guess { key: [0; FEED_KEY_BYTES], body_bytes: 0 });
 
 impl Hints {
-    pub fn new() -> Self {
+    /// A table that takes no more than so many bytes.
+    pub fn new(bytes: usize) -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        Self { shards, hasher: RandomState::default() }
+        let most = bytes / SHARDS / size_of::<Entry>();
+        // Halved until it is what a table has that has grown by doubling.
+        let most = most.checked_ilog2().map_or(0, |bits| 1 << bits);
+        Self { shards, hasher: RandomState::default(), most: most.max(GUESSES) }
     }
 
     /// Where the newest version of an item may be.
@@ -69,7 +74,8 @@ impl Hints {
     pub fn put(&self, partition: u32, item: &Bytes, row: &Row) {
         let Some(key) = row.etag.0.first_chunk() else { return };
         let hash = self.hash(partition, item);
-        self.shard(hash).put((hash, Guess { key: *key, body_bytes: row.body_bytes }));
+        let guess = Guess { key: *key, body_bytes: row.body_bytes };
+        self.shard(hash).put((hash, guess), self.most);
     }
 
     fn hash(&self, partition: u32, item: &Bytes) -> u64 {
@@ -89,9 +95,10 @@ impl Shard {
         (sets > 0).then(|| hash as usize % sets * WAYS)
     }
 
-    fn put(&mut self, entry: Entry) {
-        if self.entries.is_empty() || (self.lost > self.entries.len() / 4 && self.can_grow()) {
-            self.grow();
+    fn put(&mut self, entry: Entry, most: usize) {
+        let size = self.entries.len();
+        if size == 0 || (size < most && self.lost > size / 4) {
+            self.grow(most);
         }
         let Some(at) = self.place(entry.0) else { return };
         let ways = &mut self.entries[at..at + WAYS];
@@ -104,15 +111,11 @@ impl Shard {
         self.entries[at + same.unwrap_or(0)] = entry;
     }
 
-    fn can_grow(&self) -> bool {
-        self.entries.len() < GUESSES_MAX
-    }
-
-    fn grow(&mut self) {
-        let size = (self.entries.len() * 2).clamp(GUESSES, GUESSES_MAX);
+    fn grow(&mut self, most: usize) {
+        let size = (self.entries.len() * 2).clamp(GUESSES, most);
         let old = std::mem::replace(&mut self.entries, vec![NONE; size]);
         for entry in old.into_iter().filter(|(hash, _)| *hash != 0) {
-            self.put(entry);
+            self.put(entry, size);
         }
         self.lost = 0;
     }
@@ -134,7 +137,7 @@ mod tests {
 
     #[test]
     fn the_last_place_of_an_item_is_remembered() {
-        let hints = Hints::new();
+        let hints = Hints::new(1 << 20);
         assert_eq!(hints.get(1, &item(1)), None);
         for lsn in [4, 9] {
             hints.put(1, &item(1), &row(lsn));
@@ -146,21 +149,22 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_and_what_is_here_is_right() {
-        let hints = Hints::new();
-        let count = 3 * (GUESSES_MAX * SHARDS) as u64;
+        let hints = Hints::new(1 << 20);
+        let most = (1 << 20) / size_of::<Entry>();
+        let count = 3 * most as u64;
         for n in 0..count {
             hints.put(1, &item(n), &row(n));
         }
         let held: usize =
             hints.shards.iter().map(|shard| shard.lock().unwrap().entries.len()).sum();
-        assert_eq!(held, GUESSES_MAX * SHARDS);
+        assert!(most / 2 < held && held <= most, "{held} of {most}");
         let mut known = 0;
-        for n in (0..count).rev().take(100_000) {
+        for n in (0..count).rev().take(most / 8) {
             if let Some(guess) = hints.get(1, &item(n)) {
                 assert_eq!(guess.feed_key(), row(n).feed_key());
                 known += 1;
             }
         }
-        assert!(known > 90_000, "the newest are here: {known}");
+        assert!(known > most / 10, "the newest are here: {known} of {}", most / 8);
     }
 }
