@@ -9,6 +9,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::future::ready;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -40,6 +41,8 @@ struct State {
     queue: VecDeque<Queued>,
     epochs: HashMap<PartitionId, Epoch>,
     risen: HashMap<PartitionId, watch::Sender<CommitNo>>,
+    /// Of all that was ever submitted, in its order.
+    submitted: DefaultHasher,
 }
 
 struct Queued {
@@ -70,8 +73,15 @@ impl Crashing {
             queue: VecDeque::new(),
             epochs: HashMap::new(),
             risen: HashMap::new(),
+            submitted: DefaultHasher::new(),
         };
         Self { state: Arc::new(Mutex::new(state)), versions: Arc::default() }
+    }
+
+    /// Tells histories apart: two stores to which the same was submitted in the same order have
+    /// the same.
+    pub fn digest(&self) -> u64 {
+        self.state().submitted.finish()
     }
 
     /// Batches that a crash would lose.
@@ -152,6 +162,7 @@ impl Crashing {
         let no = CommitNo(state.last.0 + 1);
         state.last = no;
         let (ticket, done) = Ticket::new(no);
+        (owner.partition, &batch).hash(&mut state.submitted);
         state.queue.push_back(Queued { no, partition: owner.partition, batch, done });
         let auto = state.auto;
         drop(state);

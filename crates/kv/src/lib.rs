@@ -82,19 +82,23 @@ pub enum Keyspace {
     Feed = 1,
     /// Every version by LSN, for containers that keep them: the all-versions feed.
     Log = 2,
-    /// Secondary index rows.
+    /// Small rows in the order of something else than items: expiries, tombstones, unique keys,
+    /// counts.
     Index = 3,
     /// Everything else: heads, definitions, bookkeeping.
     Meta = 4,
+    /// Rows of secondary indexes: many, short, alike, and only ever scanned.
+    Terms = 5,
 }
 
 impl Keyspace {
     /// All keyspaces, in the order of their numbers.
-    pub const ALL: [Self; 5] = [Self::Docs, Self::Feed, Self::Log, Self::Index, Self::Meta];
+    pub const ALL: [Self; 6] =
+        [Self::Docs, Self::Feed, Self::Log, Self::Index, Self::Meta, Self::Terms];
 }
 
 /// One change inside a batch. Later operations of a batch win over earlier ones.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Op {
     /// Sets a key.
     Put(Keyspace, Bytes, Bytes),

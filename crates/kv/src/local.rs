@@ -30,6 +30,7 @@ mod recent;
 mod reclaim;
 mod recover;
 mod repair;
+mod runs;
 mod scan;
 mod segment;
 mod spare;
@@ -70,7 +71,7 @@ use crate::{
 pub use self::file::Faults;
 
 /// The layout that this build reads and writes.
-const FORMAT: &str = "astrarium store, format 2\n";
+const FORMAT: &str = "astrarium store, format 3\n";
 
 const LIMITS: Limits = Limits { key_bytes: 8 << 10, value_bytes: 5 << 20, batch_bytes: 64 << 20 };
 

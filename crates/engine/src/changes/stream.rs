@@ -13,8 +13,8 @@ use crate::api::storage;
 use crate::keys::{self, Change, Seam};
 use crate::version::Version;
 
-/// Rows of one scan.
-const CHUNK_ROWS: usize = 1_000;
+/// Rows of one scan: a page of a thousand, and the row behind it that tells where it ends.
+const CHUNK_ROWS: usize = 1_024;
 /// Blocks looked up at once.
 const CHUNK_BLOCKS: usize = 256;
 /// A reader this close to the end looks for no blocks: there is nothing much to step over.

@@ -23,10 +23,8 @@ const SPAN_BYTES: u64 = 1 << 20;
 /// Keys up to this length are looked up without an allocation.
 const SHORT_KEY_BYTES: usize = 248;
 
-/// From so many keys on it is worth to look whether their rows lie close together.
-const WALKED_KEYS_MIN: usize = 16;
-/// Rows passed over between two that are wanted, on the average, before they are looked up one by one.
-const WALKED_ROWS: usize = 3;
+/// So many keys that lie close together are looked for in one walk.
+const MANY_KEYS: usize = 8;
 
 /// Rows that a chunk passes over, beside those it returns.
 const PASSED_ROWS_MAX: usize = 4096;
@@ -119,21 +117,19 @@ impl LocalView {
         let mut rows: Vec<Option<Row>> = Vec::new();
         rows.resize_with(keys.len(), || None);
         let mut order: Vec<usize> = (0..keys.len()).collect();
-        let mut found = 0;
-        if is_pointed(keyspace) && keys.len() >= WALKED_KEYS_MIN {
-            order.sort_unstable_by(|a, b| keys[*a].cmp(&keys[*b]));
-            if is_dense(&keys[order[0]], &keys[order[order.len() - 1]], keys.len()) {
-                found = self.walk(keyspace, keys, &order, &mut rows)?;
-            }
+        let mut known = 0;
+        if keys.len() >= MANY_KEYS && is_near(keyspace, keys, &mut order) {
+            known = self.walk(keyspace, keys, &order, &mut rows)?;
         }
-        for i in &order[found..] {
+        for i in &order[known..] {
             rows[*i] = self.row(keyspace, &keys[*i])?;
         }
         Ok(rows)
     }
 
-    /// Finds rows by going from one to the next, for as long as they lie close together. Returns how
-    /// many of the keys, in order, are done with.
+    /// The rows of keys by a walk from the first to the last of them: where few other keys lie
+    /// between them that is less work than to look for each, above all where there are none.
+    /// Returns how many keys, in the order given, were come by before the walk became too long.
     fn walk(
         &self,
         keyspace: Keyspace,
@@ -145,23 +141,22 @@ impl LocalView {
         let range = (bound(0), bound(order.len() - 1));
         let tree = (!self.is_above_tree(keyspace, &range.0)).then_some(&*self.tree);
         let mut merge = Merge::new(&self.published, tree, keyspace, range, false)?;
-        let (mut found, mut passed) = (0, 0);
+        let (mut known, mut passed) = (0, 0);
         while let Some((key, value)) = merge.next()? {
             let key = &key[8..];
-            while order.get(found).is_some_and(|i| keys[*i][..] < *key) {
-                found += 1;
-            }
-            passed += 1;
-            while let Some(i) = order.get(found).filter(|i| keys[**i][..] == *key) {
+            known += order[known..].partition_point(|i| keys[*i][..] < *key);
+            let before = known;
+            while let Some(i) = order.get(known).filter(|i| keys[**i][..] == *key) {
                 rows[*i] = match &value {
                     Value::Put(value) => Some(Row::Value(value.clone())),
                     Value::Point(pointer) => Some(Row::Pointer(*pointer)),
                     Value::Gone => None,
                 };
-                found += 1;
+                known += 1;
             }
-            if passed > WALKED_ROWS * (WALKED_KEYS_MIN + found) {
-                return Ok(found);
+            passed += usize::from(before == known);
+            if passed > keys.len() {
+                return Ok(known);
             }
         }
         Ok(order.len())
@@ -301,12 +296,18 @@ impl LocalView {
     }
 }
 
-/// Whether keys, of which these are the first and the last, lie close together: they begin with a
-/// number that grows with every commit.
-fn is_dense(first: &[u8], last: &[u8], keys: usize) -> bool {
-    let number = |key: &[u8]| key.first_chunk().map(|number| u64::from_be_bytes(*number));
-    match (number(first), number(last)) {
-        (Some(first), Some(last)) => last - first <= (WALKED_ROWS * keys) as u64,
+/// Whether keys may lie close together, which are then put in order. Those of pointed keyspaces begin
+/// with a number that grows with every commit; of others it is worth a try where they are sorted.
+fn is_near(keyspace: Keyspace, keys: &[Bytes], order: &mut [usize]) -> bool {
+    if !is_pointed(keyspace) {
+        return keys.is_sorted();
+    }
+    let number = |i: Option<&usize>| {
+        i.and_then(|i| keys[*i].first_chunk()).map(|number| u64::from_be_bytes(*number))
+    };
+    order.sort_unstable_by(|a, b| keys[*a].cmp(&keys[*b]));
+    match (number(order.first()), number(order.last())) {
+        (Some(first), Some(last)) => last - first <= 2 * keys.len() as u64,
         _ => false,
     }
 }

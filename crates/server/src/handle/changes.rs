@@ -1,5 +1,7 @@
 //! The change feed: a page at once, a page when there is one, or page after page as events.
 
+use std::sync::Arc;
+
 use engine::{Answer, ChangesPage, ChangesRead, ChangesStart, Container};
 use hyper::StatusCode;
 use hyper::header::{CACHE_CONTROL, ETAG, HeaderValue};
@@ -13,7 +15,7 @@ use crate::reply::Reply;
 use crate::request::QueryBody;
 use crate::request::changes::{ChangesRequest, Delivery};
 use crate::wire::changes::Writer;
-use crate::{header, wire};
+use crate::{ahead, header, wire};
 
 /// Empty pages that are read on behalf of a client before it is asked to come back for more:
 /// some clients take an empty page for the end.
@@ -29,7 +31,8 @@ pub async fn read(call: &Call<'_>) -> Result<Reply> {
     let session = call.headers.session()?;
     let level = call.headers.consistency(call.server.options.consistency)?;
     let mut answer = match wanted.delivery {
-        Delivery::AtOnce | Delivery::Events => {
+        Delivery::AtOnce => at_once(call, &container, &wanted, session.as_ref()).await?,
+        Delivery::Events => {
             read_on(&container, &wanted, wanted.read.clone(), session.as_ref()).await?
         }
         Delivery::Within(_) => wait(call, &container, &wanted, session.as_ref()).await?,
@@ -57,6 +60,26 @@ fn one(container: &Container, wanted: &ChangesRequest, page: &ChangesPage) -> Re
     reply.set_number(&header::ITEM_COUNT, page.changes.len() as u64);
     reply.set_shown(&ETAG, &page.position);
     reply
+}
+
+/// The next page, and a look at the one behind it.
+async fn at_once(
+    call: &Call<'_>,
+    container: &Arc<Container>,
+    wanted: &ChangesRequest,
+    session: Option<&Session>,
+) -> Result<Answer<ChangesPage>> {
+    if wanted.filter.is_some() {
+        return read_on(container, wanted, wanted.read.clone(), session).await;
+    }
+    let answer = match call.server.ahead.take(container, &wanted.read, session).await {
+        Some(answer) => answer,
+        None => read_on(container, wanted, wanted.read.clone(), session).await?,
+    };
+    if let Ok(page) = &answer.result {
+        ahead::read(call.server, container, &wanted.read, session, page);
+    }
+    Ok(answer)
 }
 
 /// The next page, if need be behind some empty ones.
@@ -113,7 +136,7 @@ async fn wait(
 /// shown by now, so that it is refused as any other.
 fn events(
     call: &Call<'_>,
-    container: std::sync::Arc<Container>,
+    container: Arc<Container>,
     wanted: ChangesRequest,
     answer: Answer<ChangesPage>,
 ) -> Reply {
