@@ -516,3 +516,43 @@ async fn of_large_bodies_only_some_come_at_once() {
         documents.iter().map(|document| Some(document.body.clone())).collect();
     assert_eq!(found, expect);
 }
+
+async fn put_version(container: &Container, n: u64) {
+    let key = Some(PartitionKey(vec![Component::String("k".into())]));
+    let body = json!({"id": "1", "pk": "k", "n": n}).to_string().into();
+    let done = container.upsert_item(key, body, &Conditions::default()).await;
+    done.unwrap().result.unwrap();
+}
+
+#[tokio::test]
+async fn a_guess_is_taken_only_for_the_version_that_a_view_has() {
+    let engine = engine(json!({})).await;
+    let container = engine.container("db", "c").unwrap();
+    let mut views: Vec<(Snapshot<'_>, Option<u64>)> = Vec::new();
+    let mut item = Bytes::new();
+    for n in 0..6 {
+        let there = n % 3 < 2;
+        if there {
+            put_version(&container, n).await;
+        } else {
+            let key = Some(PartitionKey(vec![Component::String("k".into())]));
+            let done = container.delete_item("1", key, &Conditions::default()).await;
+            done.unwrap().result.unwrap();
+        }
+        let full = [EpkRange::full()];
+        let view = Snapshot::take(&container, &Scope::Everything, &full, None).await.unwrap();
+        if let Some(document) = all_documents(&view, 1).await.pop() {
+            item = document.key;
+        }
+        views.push((view, there.then_some(n)));
+        // Whatever was learned from one view is wrong in the others, and does no harm there.
+        for (view, expect) in views.iter().chain(views.iter().rev()) {
+            let found = view.fetch(std::slice::from_ref(&item)).await.unwrap().pop().flatten();
+            let version = found.map(|body| {
+                let body: Value = serde_json::from_slice(&body).unwrap();
+                body["n"].as_u64().unwrap()
+            });
+            assert_eq!(version, *expect, "after write {n}");
+        }
+    }
+}
