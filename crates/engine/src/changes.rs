@@ -243,6 +243,8 @@ async fn any_rung(bells: &mut [Listening], layout: impl Future<Output = ()>) {
 struct Part {
     partition: Arc<Partition>,
     keys: EpkRange,
+    /// All keys of the partition are wanted.
+    whole: bool,
     lsn: u64,
     /// Where the partition was when a reader began at the beginning who wants to know of deletes.
     /// It has read nothing that was deleted before.
@@ -251,7 +253,8 @@ struct Part {
 
 impl Part {
     fn new(partition: Arc<Partition>, keys: EpkRange, lsn: u64) -> Self {
-        Self { partition, keys, lsn, began: 0 }
+        let whole = keys.min <= partition.span.min && keys.max >= partition.span.max;
+        Self { partition, keys, whole, lsn, began: 0 }
     }
 
     /// Goes to where a read starts.
@@ -340,6 +343,9 @@ impl Part {
     }
 
     fn covers(&self, item_key: &[u8]) -> bool {
+        if self.whole {
+            return true;
+        }
         let keys = &self.keys;
         item_key >= keys.min.significant()
             && (keys.max == Epk::max() || item_key < keys.max.significant())

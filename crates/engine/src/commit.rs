@@ -30,7 +30,7 @@ use crate::gate::Gate;
 use crate::history::History;
 use crate::index::{self, Beforehand, Indexes, Indexing, Moved, Presence};
 use crate::keys::{self, Head, Row, Slot};
-use crate::listen::{Landing, bells_of};
+use crate::listen::{Bell, bells_of};
 use crate::partition::Partition;
 pub(crate) use crate::places::Place;
 use crate::places::{Places, Write};
@@ -429,7 +429,7 @@ enum Outcome<T> {
     /// The decision looked at a key that was not read.
     Read(Place),
     /// Decided, and on its way to the disk.
-    Submitted(T, Landing),
+    Submitted(T, u64, kv::Ticket),
 }
 
 impl Partition {
@@ -487,8 +487,10 @@ impl Partition {
                     reads.add(&*self.owner.published(), vec![place]).await?;
                 }
                 Outcome::Read(place) => reads.add(&*self.owner.published(), vec![place]).await?,
-                Outcome::Submitted(decided, landing) => {
-                    landing.landed().await?;
+                Outcome::Submitted(decided, lsn, ticket) => {
+                    ticket.durable().await.map_err(storage)?;
+                    // Who is told of a write can read it.
+                    self.durable_up_to(lsn);
                     return Ok(decided);
                 }
             }
@@ -566,7 +568,7 @@ impl Partition {
         // Before anybody can see it.
         let dooms = (doomed.len().saturating_sub(writer.doomed.len())) as u64;
         self.dooms.fetch_add(dooms, Ordering::SeqCst);
-        let ticket = self.submit_uncached(&remembered, batch).inspect_err(|_| {
+        let ticket = self.submit_uncached(&remembered, batch, (lsn, bells)).inspect_err(|_| {
             self.absolved.fetch_add(dooms, Ordering::SeqCst);
         })?;
         writer.watches.note(&remembered, watch);
@@ -590,19 +592,27 @@ impl Partition {
         for (place, value) in remembered {
             writer.overlay.remember(ticket.no(), place, value);
         }
-        Ok(Outcome::Submitted(decided, Landing::new(self, lsn, bells, ticket)))
+        Ok(Outcome::Submitted(decided, lsn, ticket))
     }
 
     /// Submits, with the items written taken out of the cache before anybody can see them change.
     fn submit_uncached(
-        &self,
+        self: &Arc<Self>,
         written: &[(Place, Option<Bytes>)],
         batch: Vec<Op>,
+        (lsn, bells): (u64, Vec<Bell>),
     ) -> Result<kv::Ticket> {
         let items = written.iter().filter(|((keyspace, _), _)| *keyspace == Keyspace::Docs);
         let items: Vec<Key> = items.map(|((_, key), _)| Key(self.number, key.clone())).collect();
         items.iter().for_each(|item| self.cache.forget(item));
-        let submitted = self.owner.submit(batch);
+        // Whoever waits for changes is woken from outside of the runtime, and so beside the writer
+        // and not behind it; and whatever becomes of the writer.
+        let partition = self.clone();
+        let announce = move || {
+            partition.durable_up_to(lsn);
+            partition.listeners.ring(&bells);
+        };
+        let submitted = self.owner.submit_then(batch, Box::new(announce));
         let no = submitted.as_ref().ok().map(kv::Ticket::no);
         items.iter().for_each(|item| self.cache.written(item, no));
         submitted.map_err(storage)

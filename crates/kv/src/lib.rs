@@ -40,6 +40,9 @@ use tokio::sync::watch;
 /// A future of this crate. Local adapters return one that is ready at once.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
+/// What follows a batch; see [`Owner::submit_then`].
+pub type Then = Box<dyn FnOnce() + Send>;
+
 /// Result of a storage call.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -189,7 +192,14 @@ pub trait Owner: Send + Sync {
     fn epoch(&self) -> Epoch;
 
     /// Takes the next place in the order. Never waits for I/O; [`Error::Busy`] is back-pressure.
-    fn submit(&self, batch: Vec<Op>) -> Result<Ticket>;
+    fn submit(&self, batch: Vec<Op>) -> Result<Ticket> {
+        self.submit_then(batch, Box::new(|| {}))
+    }
+
+    /// The same, and calls `then` once the batch is durable and published and its ticket has been
+    /// answered, whether or not anybody holds that. Not if it fails. Whoever makes batches durable
+    /// calls it, so it must be short.
+    fn submit_then(&self, batch: Vec<Op>, then: Then) -> Result<Ticket>;
 
     /// The newest durable state.
     fn published(&self) -> Arc<dyn View>;
@@ -269,12 +279,7 @@ impl Ticket {
     }
 
     /// Waits until the batch is durable and published.
-    pub async fn durable(mut self) -> Result<()> {
-        self.landed().await
-    }
-
-    /// As [`Ticket::durable`], for a caller that may stop waiting and go on later. Once only.
-    pub async fn landed(&mut self) -> Result<()> {
-        (&mut self.done).await.unwrap_or(Err(Error::Closed))
+    pub async fn durable(self) -> Result<()> {
+        self.done.await.unwrap_or(Err(Error::Closed))
     }
 }

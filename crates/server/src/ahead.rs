@@ -10,12 +10,14 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use engine::{Answer, ChangesMark, ChangesMode, ChangesPage, ChangesRead, ChangesStart, Container};
+use engine::{Answer, ChangesMark, ChangesMode, ChangesRead, ChangesStart, Container};
 use model::Result;
-use model::token::Session;
+use model::token::{Position, Session};
 use tokio::task::JoinHandle;
 
 use crate::Server;
+use crate::request::changes::Form;
+use crate::wire::changes::Written;
 
 /// Pages that may be held, of all readers together: each has 4 MB at most, save that a
 /// transaction is never cut.
@@ -35,14 +37,25 @@ pub struct Ahead {
     resting: AtomicU32,
 }
 
+/// What a page is asked for by.
+pub struct Request<'a> {
+    /// What is read.
+    pub read: &'a ChangesRead,
+    /// How it is written.
+    pub form: Form,
+    /// What the reader has seen.
+    pub session: Option<&'a Session>,
+}
+
 /// A page on its way.
 struct Page {
     number: u64,
     container: Arc<Container>,
     read: ChangesRead,
+    form: Form,
     session: Option<Session>,
     mark: ChangesMark,
-    reading: JoinHandle<Result<Answer<ChangesPage>>>,
+    reading: JoinHandle<Result<Answer<Written>>>,
 }
 
 impl Drop for Page {
@@ -56,15 +69,15 @@ impl Ahead {
     pub async fn take(
         &self,
         container: &Arc<Container>,
-        read: &ChangesRead,
-        session: Option<&Session>,
-    ) -> Option<Answer<ChangesPage>> {
+        request: &Request<'_>,
+    ) -> Option<Answer<Written>> {
         let mut page = {
             let mut pages = self.pages();
             let fits = |page: &Page| {
                 Arc::ptr_eq(&page.container, container)
-                    && page.read == *read
-                    && page.session.as_ref() == session
+                    && page.read == *request.read
+                    && page.form == request.form
+                    && page.session.as_ref() == request.session
             };
             let at = pages.iter().position(fits)?;
             pages.remove(at)?
@@ -81,17 +94,18 @@ impl Ahead {
     }
 }
 
-/// Begins to read what follows a page, where that is worth while.
+/// Begins to read what follows a page of so many changes, where that is worth while.
 pub fn read(
     server: &Arc<Server>,
     container: &Arc<Container>,
-    read: &ChangesRead,
-    session: Option<&Session>,
-    page: &ChangesPage,
+    request: &Request<'_>,
+    changes: usize,
+    more: bool,
+    position: &Position,
 ) {
     let ahead = &server.ahead;
-    let latest = read.mode == ChangesMode::Latest { deletes: false };
-    if !page.more || page.changes.len() < CHANGES_MIN || !latest {
+    let latest = request.read.mode == ChangesMode::Latest { deletes: false };
+    if !more || changes < CHANGES_MIN || !latest {
         return;
     }
     if ahead.resting.load(Ordering::Relaxed) > 0 {
@@ -101,19 +115,18 @@ pub fn read(
     // Before the read begins: what is acknowledged from here on makes the page void.
     let Some(mark) = container.changes_mark() else { return };
     let number = ahead.begun.fetch_add(1, Ordering::Relaxed);
-    let next = ChangesRead { start: ChangesStart::After(page.position.clone()), ..read.clone() };
+    let start = ChangesStart::After(position.clone());
+    let next = ChangesRead { start, ..request.read.clone() };
+    let (form, session) = (request.form, request.session.cloned());
     let reading = tokio::spawn({
-        let (container, read, session) = (container.clone(), next.clone(), session.cloned());
-        async move { container.read_changes(&read, session.as_ref()).await }
+        let (container, read, session) = (container.clone(), next.clone(), session.clone());
+        async move {
+            let answer = container.read_changes(&read, session.as_ref()).await?;
+            Ok(answer.map(|page| Written::new(&container, form, page)))
+        }
     });
-    let page = Page {
-        number,
-        container: container.clone(),
-        read: next,
-        session: session.cloned(),
-        mark,
-        reading,
-    };
+    let page =
+        Page { number, container: container.clone(), read: next, form, session, mark, reading };
     let mut pages = ahead.pages();
     if pages.len() >= PAGES_MAX {
         pages.pop_front();

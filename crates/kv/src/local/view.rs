@@ -7,7 +7,7 @@ use std::future::ready;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use fjall::Readable;
 
 use super::apply::{Published, prefixed};
@@ -22,6 +22,9 @@ const GAP_BYTES: u64 = 16 << 10;
 const SPAN_BYTES: u64 = 1 << 20;
 /// Keys up to this length are looked up without an allocation.
 const SHORT_KEY_BYTES: usize = 248;
+
+/// What keys begin with.
+const PARTITION_BYTES: usize = 8;
 
 /// So many keys that lie close together are looked for in one walk.
 const MANY_KEYS: usize = 8;
@@ -143,7 +146,7 @@ impl LocalView {
         let mut merge = Merge::new(&self.published, tree, keyspace, range, false)?;
         let (mut known, mut passed) = (0, 0);
         while let Some((key, value)) = merge.next()? {
-            let key = &key[8..];
+            let key = &key[PARTITION_BYTES..];
             known += order[known..].partition_point(|i| keys[*i][..] < *key);
             let before = known;
             while let Some(i) = order.get(known).filter(|i| keys[**i][..] == *key) {
@@ -173,12 +176,12 @@ impl LocalView {
         let mut merge = Merge::new(&self.published, tree, scan.keyspace, range, scan.reverse)?;
         let mut pointers = Vec::new();
         let (mut bytes, mut seen) = (0, 0);
-        while let Some((key, value)) = merge.next()? {
-            let key = key.slice(8..);
+        while let Some((mut key, value)) = merge.next()? {
+            key.advance(PARTITION_BYTES);
             seen += 1;
-            let tired = seen >= scan.rows.saturating_add(PASSED_ROWS_MAX);
+            let last = seen >= scan.rows.saturating_add(PASSED_ROWS_MAX);
             let value = match value {
-                Value::Gone if tired => {
+                Value::Gone if last => {
                     chunk.resume = Some(key);
                     break;
                 }
@@ -192,11 +195,12 @@ impl LocalView {
                 Value::Put(_) | Value::Point(_) => Bytes::new(),
             };
             bytes += key.len() + value.len();
-            chunk.rows.push((key, value));
-            if tired || chunk.rows.len() >= scan.rows || bytes >= scan.bytes {
-                chunk.resume = chunk.rows.last().map(|(key, _)| key.clone());
+            if last || chunk.rows.len() + 1 >= scan.rows || bytes >= scan.bytes {
+                chunk.resume = Some(key.clone());
+                chunk.rows.push((key, value));
                 break;
             }
+            chunk.rows.push((key, value));
         }
         for (row, value) in chunk.rows.iter_mut().zip(self.read_all(&pointers)?) {
             row.1 = value;

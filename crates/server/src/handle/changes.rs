@@ -14,7 +14,7 @@ use crate::push::{Events, Flow};
 use crate::reply::Reply;
 use crate::request::QueryBody;
 use crate::request::changes::{ChangesRequest, Delivery};
-use crate::wire::changes::Writer;
+use crate::wire::changes::Written;
 use crate::{ahead, header, wire};
 
 /// Empty pages that are read on behalf of a client before it is asked to come back for more:
@@ -30,18 +30,23 @@ pub async fn read(call: &Call<'_>) -> Result<Reply> {
     }
     let session = call.headers.session()?;
     let level = call.headers.consistency(call.server.options.consistency)?;
-    let mut answer = match wanted.delivery {
-        Delivery::AtOnce => at_once(call, &container, &wanted, session.as_ref()).await?,
-        Delivery::Events => {
-            read_on(&container, &wanted, wanted.read.clone(), session.as_ref()).await?
-        }
-        Delivery::Within(_) => wait(call, &container, &wanted, session.as_ref()).await?,
-    };
-    answer.charge = read_charge(answer.charge, level);
     if wanted.delivery == Delivery::Events {
+        let mut answer =
+            read_on(&container, &wanted, wanted.read.clone(), session.as_ref()).await?;
+        answer.charge = read_charge(answer.charge, level);
         return Ok(events(call, container, wanted, answer));
     }
-    let mut reply = answered(&container, answer, |page| one(&container, &wanted, &page));
+    let mut answer = match wanted.delivery {
+        Delivery::AtOnce | Delivery::Events => {
+            at_once(call, &container, &wanted, session.as_ref()).await?
+        }
+        Delivery::Within(_) => {
+            let answer = wait(call, &container, &wanted, session.as_ref()).await?;
+            answer.map(|page| Written::new(&container, wanted.form, page))
+        }
+    };
+    answer.charge = read_charge(answer.charge, level);
+    let mut reply = answered(&container, answer, one);
     if let Delivery::Within(wait) = wanted.delivery {
         reply.set_shown(&header::PREFERENCE_APPLIED, &format_args!("wait={}", wait.as_secs()));
     }
@@ -49,15 +54,12 @@ pub async fn read(call: &Call<'_>) -> Result<Reply> {
 }
 
 /// A page; if nothing has changed, only its position.
-fn one(container: &Container, wanted: &ChangesRequest, page: &ChangesPage) -> Reply {
-    let mut reply = if page.changes.is_empty() && !page.more {
-        Reply::empty(StatusCode::NOT_MODIFIED)
-    } else {
-        let definition = container.definition();
-        let writer = Writer { form: wanted.form, key: &definition.partition_key };
-        Reply::json(StatusCode::OK, writer.page(container.rid(), &page.changes))
+fn one(page: Written) -> Reply {
+    let mut reply = match page.body {
+        Some(body) => Reply::json(StatusCode::OK, body),
+        None => Reply::empty(StatusCode::NOT_MODIFIED),
     };
-    reply.set_number(&header::ITEM_COUNT, page.changes.len() as u64);
+    reply.set_number(&header::ITEM_COUNT, page.changes as u64);
     reply.set_shown(&ETAG, &page.position);
     reply
 }
@@ -68,18 +70,25 @@ async fn at_once(
     container: &Arc<Container>,
     wanted: &ChangesRequest,
     session: Option<&Session>,
-) -> Result<Answer<ChangesPage>> {
+) -> Result<Answer<Written>> {
+    let written = |page| Written::new(container, wanted.form, page);
     if wanted.filter.is_some() {
-        return read_on(container, wanted, wanted.read.clone(), session).await;
+        let answer = read_on(container, wanted, wanted.read.clone(), session).await?;
+        return Ok(answer.map(written));
     }
-    let answer = match call.server.ahead.take(container, &wanted.read, session).await {
-        Some(answer) => answer,
-        None => read_on(container, wanted, wanted.read.clone(), session).await?,
-    };
+    let request = ahead::Request { read: &wanted.read, form: wanted.form, session };
+    if let Some(answer) = call.server.ahead.take(container, &request).await {
+        if let Ok(page) = &answer.result {
+            ahead::read(call.server, container, &request, page.changes, page.more, &page.position);
+        }
+        return Ok(answer);
+    }
+    let answer = read_on(container, wanted, wanted.read.clone(), session).await?;
     if let Ok(page) = &answer.result {
-        ahead::read(call.server, container, &wanted.read, session, page);
+        let changes = page.changes.len();
+        ahead::read(call.server, container, &request, changes, page.more, &page.position);
     }
-    Ok(answer)
+    Ok(answer.map(written))
 }
 
 /// The next page, if need be behind some empty ones.
