@@ -14,11 +14,14 @@ use foldhash::HashMap;
 use foldhash::fast::RandomState;
 use kv::CommitNo;
 
+use crate::hints::Hints;
 use crate::keys::Row;
 
 const SHARDS: usize = 64;
 /// What an entry costs beside its body, roughly.
 const ENTRY_BYTES: usize = 256;
+/// The share of guesses in all of it.
+const HINTS_SHARE: usize = 3;
 /// Bodies above this share of a shard are not worth the many that would have to go.
 const BODY_SHARE: usize = 8;
 
@@ -38,6 +41,8 @@ pub(crate) struct Cache {
     shards: Vec<Mutex<Shard>>,
     hasher: RandomState,
     shard_bytes: usize,
+    /// For queries, which read too many items to remember them whole.
+    pub hints: Hints,
 }
 
 #[derive(Default)]
@@ -62,7 +67,9 @@ impl Cache {
     /// A cache that holds about so many bytes.
     pub fn new(bytes: usize) -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        Self { shards, hasher: RandomState::default(), shard_bytes: bytes / SHARDS }
+        let (hasher, hints) = (RandomState::default(), Hints::new(bytes / HINTS_SHARE));
+        let bytes = bytes - bytes / HINTS_SHARE;
+        Self { shards, hasher, shard_bytes: bytes / SHARDS, hints }
     }
 
     /// An item, if it is here.

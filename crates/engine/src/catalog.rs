@@ -46,7 +46,7 @@ const CONTINUATION_KIND: u8 = b'r';
 pub struct Options {
     /// Refuse requests beyond the provisioned throughput.
     pub enforce_throughput: bool,
-    /// Memory for items that were read lately.
+    /// Memory for items that were read lately, and for where they are.
     pub cache_bytes: usize,
     /// How often background work is looked for; `None`: only when asked for.
     pub housekeeping: Option<Duration>,

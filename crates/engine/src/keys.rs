@@ -54,7 +54,7 @@ const BLOCK_BITS: u32 = 8;
 pub const HASH_BYTES: usize = 16;
 
 /// The LSN, the partition's number and the place within the commit.
-const FEED_KEY_BYTES: usize = 14;
+pub const FEED_KEY_BYTES: usize = 14;
 
 /// What all items of a partition key begin with in `Docs`.
 pub fn key_prefix(definition: &Definition, key: &PartitionKey) -> Vec<u8> {

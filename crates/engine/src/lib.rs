@@ -23,6 +23,7 @@ mod env;
 mod feed;
 mod functions;
 mod gate;
+mod hints;
 mod history;
 mod housekeep;
 mod index;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use bytes::Bytes;
-use kv::{Claim, Keyspace, Owner, PartitionId, Stores, View};
+use kv::{Claim, CommitNo, Keyspace, Owner, PartitionId, Stores, View};
 use model::Result;
 use model::epk::EpkRange;
 use model::token::Session;
@@ -53,6 +53,8 @@ pub(crate) struct Partition {
     pub(crate) pieces: Vec<Piece>,
     /// The state of indexes that was last read from a view, as it is stored.
     indexing: ArcSwapOption<(Bytes, Arc<Indexing>)>,
+    /// What the view says of itself that was looked at last.
+    looked: ArcSwapOption<Looked>,
     /// What the gate is, for those who wait at it.
     pub(crate) gate: Signal<State>,
     /// Who waits for changes.
@@ -61,6 +63,13 @@ pub(crate) struct Partition {
     pub(crate) released: Signal<()>,
     /// Present once others own the keys: whoever lets go of the partition last has its rows removed.
     pub(crate) remover: OnceLock<Remover>,
+}
+
+/// The head of a partition and the state of its indexes, in the view of a commit.
+pub(crate) struct Looked {
+    commit: CommitNo,
+    pub head: Head,
+    pub indexing: Arc<Indexing>,
 }
 
 impl Partition {
@@ -127,6 +136,7 @@ impl Partition {
             seam,
             pieces,
             indexing: ArcSwapOption::empty(),
+            looked: ArcSwapOption::empty(),
             gate: Signal::new(State::Open),
             listeners: Arc::default(),
             released: Signal::new(()),
@@ -161,6 +171,21 @@ impl Partition {
     /// What the partition holds, writes under way included.
     pub fn head(&self) -> Head {
         self.writer().head()
+    }
+
+    /// What a view says of itself.
+    pub(crate) async fn state_of(&self, view: &dyn View) -> Result<Arc<Looked>> {
+        let commit = view.commit();
+        let known = self.looked.load_full();
+        if let Some(looked) = known.filter(|looked| looked.commit == commit) {
+            return Ok(looked);
+        }
+        let head = view.get(Keyspace::Meta, &keys::HEAD).await.map_err(storage)?;
+        let head = head.map(|stored| Head::decode(&stored)).transpose()?.unwrap_or_default();
+        let indexing = self.indexing_of(view).await?;
+        let looked = Arc::new(Looked { commit, head, indexing });
+        self.looked.store(Some(looked.clone()));
+        Ok(looked)
     }
 
     /// From which policies the index rows of a view are.

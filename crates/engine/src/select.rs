@@ -52,9 +52,11 @@ impl Container {
     ) -> Result<QueryPage> {
         let began_ms = self.env.now_ms();
         let statement = Statement::new(query.text, query.parameters, &self.query_settings())?;
-        let scope = self.query_scope(query);
         let resume = match &page.continuation {
-            Some(text) => Some(Continuation::decode(text, CONTINUATION_KIND, scope)?.position),
+            Some(text) => {
+                let scope = self.query_scope(query);
+                Some(Continuation::decode(text, CONTINUATION_KIND, scope)?.position)
+            }
             None => None,
         };
         let ranges = statement.key_ranges(&self.definition().partition_key);
@@ -63,9 +65,10 @@ impl Container {
         let around = Around::new(&self.env, query.functions.as_ref());
         let want = Want { rows, bytes: limits::PAGE_BYTES };
         let found = statement.page(&snapshot, &around, want, resume.as_deref()).await?;
-        let continuation = found
-            .resume
-            .map(|position| Continuation { kind: CONTINUATION_KIND, scope, position }.encode());
+        let continuation = found.resume.map(|position| {
+            let scope = self.query_scope(query);
+            Continuation { kind: CONTINUATION_KIND, scope, position }.encode()
+        });
         let took_ms = self.env.now_ms().saturating_sub(began_ms);
         let metrics = metrics(found.metrics);
         Ok(QueryPage { rows: found.rows, continuation, metrics, took_ms })

@@ -7,12 +7,14 @@
 mod bounds;
 mod entries;
 mod estimate;
+mod fetch;
+mod heap;
 mod spatial;
 mod vector;
 mod word;
 
 use std::ops::Bound;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use kv::{Keyspace, View};
@@ -21,7 +23,8 @@ use model::policy::{ContainerDefinition, Step};
 use model::token::Session;
 use model::{Result, limits};
 use query::source::{
-    Breath, Chunk, Composite, Document, Entry, IndexPath, PathStep, Posting, Scan, Source, Texts,
+    Breath, Chunk, Composite, Document, Entry, Heap, IndexPath, PathStep, Posting, Scan, Source,
+    Texts,
 };
 
 use crate::Container;
@@ -32,7 +35,7 @@ use crate::feed::start;
 use crate::index::key::{self, PathId};
 use crate::index::{Indexes, Indexing};
 use crate::item::body_of;
-use crate::keys::{self, Head, Row, Slot};
+use crate::keys::{Row, Slot};
 use bounds::Columns;
 use entries::{Hop, Lookup};
 
@@ -63,9 +66,21 @@ pub(crate) struct Snapshot<'a> {
     definition: Arc<ContainerDefinition>,
     pub parts: Vec<Part>,
     composites: Vec<Composite>,
+    /// Stretches of index rows that an estimate has read to their end.
+    known: Mutex<Vec<Known>>,
     now_seconds: u32,
     deadline_ms: u64,
 }
+
+/// All index rows between two bounds of a part.
+struct Known {
+    part: u32,
+    bounds: (Bound<Bytes>, Bound<Bytes>),
+    rows: Vec<Bytes>,
+}
+
+/// Stretches that are kept, at most.
+const KNOWN_MAX: usize = 64;
 
 impl<'a> Snapshot<'a> {
     /// The state of what of a scope lies in some ranges, which are in order and apart, if it is as
@@ -87,10 +102,9 @@ impl<'a> Snapshot<'a> {
         let mut parts = Vec::with_capacity(spans.len());
         for span in spans {
             let (_, view, doomed) = span.partition.look().await?;
-            let indexing = span.partition.indexing_of(&*view).await?;
+            let state = span.partition.state_of(&*view).await?;
+            let (head, indexing) = (state.head, state.indexing.clone());
             let whole = span.keys == span.partition.span;
-            let head = view.get(Keyspace::Meta, &keys::HEAD).await.map_err(storage)?;
-            let head = head.map(|stored| Head::decode(&stored)).transpose()?.unwrap_or_default();
             let (items, items_held) = (head.items, head.items);
             let head_lsn = head.lsn;
             let mut part =
@@ -103,6 +117,7 @@ impl<'a> Snapshot<'a> {
             definition,
             parts,
             composites: Vec::new(),
+            known: Mutex::default(),
             now_seconds: container.env.now_seconds(),
             deadline_ms: container.env.now_ms().saturating_add(PAGE_MS),
         };
@@ -166,6 +181,22 @@ impl<'a> Snapshot<'a> {
             }
             Scan::Spatial { .. } | Scan::Word { .. } => return None,
         }))
+    }
+
+    /// Keeps a stretch of index rows, so that it need not be read again.
+    fn keep(&self, part: &Part, bounds: &(Bound<Bytes>, Bound<Bytes>), rows: Vec<Bytes>) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() < KNOWN_MAX {
+            known.push(Known { part: part.span.partition.number, bounds: bounds.clone(), rows });
+        }
+    }
+
+    /// A stretch of index rows that was read before.
+    fn kept(&self, part: &Part, bounds: &(Bound<Bytes>, Bound<Bytes>)) -> Option<Vec<Bytes>> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = part.span.partition.number;
+        let mut same = known.iter().filter(|one| one.part == number && one.bounds == *bounds);
+        same.next().map(|one| one.rows.clone())
     }
 
     /// The part that has an item.
@@ -336,28 +367,11 @@ impl Source for Snapshot<'_> {
     }
 
     async fn fetch(&self, items: &[Bytes]) -> Result<Vec<Option<Bytes>>> {
-        let mut bodies = vec![None; items.len()];
-        for part in &self.parts {
-            let mine = |item: &Bytes| self.part_of(item).is_some_and(|one| std::ptr::eq(one, part));
-            let places: Vec<usize> =
-                (0..items.len()).filter(|at| self.parts.len() == 1 || mine(&items[*at])).collect();
-            let wanted: Vec<Bytes> = places.iter().map(|at| items[*at].clone()).collect();
-            let slots = part.view.get_many(Keyspace::Docs, &wanted).await.map_err(storage)?;
-            let (mut rows, mut feed) = (Vec::new(), Vec::new());
-            for (at, slot) in places.into_iter().zip(slots) {
-                let row =
-                    Slot::item(slot.as_ref())?.filter(|row| self.is_alive(part, &items[at], row));
-                if let Some(row) = row {
-                    feed.push(row.feed_key());
-                    rows.push((at, row));
-                }
-            }
-            let stored = part.view.get_many(Keyspace::Feed, &feed).await.map_err(storage)?;
-            for ((at, row), stored) in rows.into_iter().zip(stored) {
-                bodies[at] = Some(body_of(&row, &items[at], stored.as_ref())?);
-            }
-        }
-        Ok(bodies)
+        self.bodies(items).await
+    }
+
+    async fn heap(&self, from: Option<&Bytes>, limit: usize) -> Result<Heap> {
+        self.heap_chunk(from, limit).await
     }
 
     async fn documents(&self, after: Option<&[u8]>, limit: usize) -> Result<Chunk<Document>> {

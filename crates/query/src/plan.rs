@@ -1,7 +1,7 @@
 //! From a bound query to what is read, in which order, and what remains to be checked.
 //!
-//! The filter is always evaluated on what was read, so a plan may find too much but never too
-//! little. Which indexes are used is decided by what the source says about their sizes.
+//! The filter is evaluated on what was read, so a plan may find too much but never too little; only
+//! where a scan is all that the filter says ([`Scan::is_filtered`]) it is left out. Which indexes are used is decided by what the source says about their sizes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -262,6 +262,17 @@ impl Scan {
             Self::Word { .. } | Self::Composite { .. } => true,
             Self::Spatial { .. } => false,
         }
+    }
+
+    /// Whether everything that it finds passes the filter, which need not be asked then.
+    pub(crate) fn is_filtered(&self, statement: &Statement) -> bool {
+        let block = &statement.bound.block;
+        if block.filter.is_none() {
+            return true;
+        }
+        let Self::Range { path, range, .. } = self else { return false };
+        let conditions = Conditions::of(statement);
+        block.from.is_empty() && conditions.only(path) && conditions.of_path(path) == Some(range)
     }
 }
 

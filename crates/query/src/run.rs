@@ -203,6 +203,24 @@ impl<'r, S: Source> Run<'r, S> {
         Cursor::new(self.source, access.clone(), tests)
     }
 
+    /// A cursor for who reads all documents and does not care in which order.
+    fn heap(&self, access: &Access) -> Cursor<'r, S> {
+        self.cursor(access).in_any_order()
+    }
+
+    /// Whether everything that is read passes the filter.
+    fn is_filtered(&self, access: &Access) -> bool {
+        match access {
+            Access::Stream(scan) => scan.is_filtered(self.statement),
+            _ => self.block().filter.is_none(),
+        }
+    }
+
+    /// Whether each document that is read becomes a row.
+    fn is_row_each(&self, access: &Access) -> bool {
+        self.is_filtered(access) && self.block().from.is_empty() && !self.block().distinct
+    }
+
     /// Lets others go on where it is time; true where the page should end.
     async fn breathe(&self) -> Result<bool> {
         if !self.context.budget.is_due() {

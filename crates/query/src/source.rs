@@ -65,6 +65,15 @@ pub struct Chunk<T> {
     pub more: bool,
 }
 
+/// Some documents in no order that matters, and the place behind them.
+#[derive(Debug, Clone)]
+pub struct Heap {
+    /// The documents.
+    pub rows: Vec<Document>,
+    /// Where to go on; none at the end.
+    pub next: Option<Bytes>,
+}
+
 /// A stretch of values, as bounds on their sort keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyRange {
@@ -181,7 +190,8 @@ pub trait Source: Sync {
         limit: usize,
     ) -> impl Future<Output = Result<Chunk<Entry>>> + Send;
 
-    /// The bodies of items, in the order of the keys given; none for those that are gone.
+    /// The bodies of items, in the order of the keys given; none for those that are gone. Of many
+    /// large ones only the first are given, at least one: the caller asks for the others again.
     fn fetch(&self, keys: &[Bytes]) -> impl Future<Output = Result<Vec<Option<Bytes>>>> + Send;
 
     /// Documents after a key, in the order of keys.
@@ -190,6 +200,20 @@ pub trait Source: Sync {
         after: Option<&[u8]>,
         limit: usize,
     ) -> impl Future<Output = Result<Chunk<Document>>> + Send;
+
+    /// Documents in whatever order they are read soonest, from a place on that an earlier call gave.
+    /// All of them come, each once.
+    fn heap(
+        &self,
+        from: Option<&Bytes>,
+        limit: usize,
+    ) -> impl Future<Output = Result<Heap>> + Send {
+        async move {
+            let chunk = self.documents(from.map(|key| &key[..]), limit).await?;
+            let last = chunk.rows.last().map(|document| document.key.clone());
+            Ok(Heap { rows: chunk.rows, next: last.filter(|_| chunk.more) })
+        }
+    }
 
     /// The nearest vectors by the vector index on a path: keys, nearest first, at least as many as
     /// asked for where there are that many; none where no vector index covers the path.

@@ -20,15 +20,15 @@ pub enum Place<'a> {
     },
 }
 
-/// Opens an engine. Of the memory for what was read lately, a third goes to whole items and
-/// the rest to blocks of files.
+/// Opens an engine. Of the memory for what was read lately, half goes to whole items and to guesses
+/// of where others are, and the rest to blocks of files.
 pub async fn open(
     place: Place<'_>,
     enforce_throughput: bool,
     cache_bytes: usize,
     scripts: Option<Arc<dyn Scripts>>,
 ) -> model::Result<Arc<Engine>> {
-    let items_bytes = cache_bytes / 3;
+    let items_bytes = cache_bytes / 2;
     let stores = match place {
         Place::Memory => kv::open_memory(),
         Place::Directory { path, sync } => {

@@ -20,7 +20,7 @@ use crate::index::key::{self, RowKey, cut_at, value_bytes};
 use crate::keys;
 
 /// Rows read at once.
-const CHUNK_ROWS: usize = 1_024;
+const CHUNK_ROWS: usize = 4_096;
 /// Most items whose texts begin alike that one scan puts in order.
 const ALIKE_MAX: usize = 100_000;
 /// Bytes of their sort keys.
@@ -95,9 +95,11 @@ impl Lookup {
     fn alike(&self, key: &[u8], row: &RowKey) -> Option<usize> {
         let mut at = row.values_at;
         for mask in &self.columns.masks {
-            let length = value_bytes(key.get(at..)?, *mask)?;
-            let value: Vec<u8> = key[at..at + length].iter().map(|byte| byte ^ mask).collect();
-            if let Some(kept) = cut_at(&value) {
+            let length = match &self.columns.masks[..] {
+                [_] => row.item_at - row.values_at,
+                _ => value_bytes(key.get(at..)?, *mask)?,
+            };
+            if let Some(kept) = cut_at(&key[at..at + length], *mask) {
                 return Some(at + kept);
             }
             at += length;
@@ -130,15 +132,28 @@ impl Snapshot<'_> {
     ) -> Result<Chunk<Entry>> {
         let (mut from, mut to) = lookup.rows(part, after);
         let mut rows: Vec<Entry> = Vec::new();
+        let mut known = self.kept(part, &lookup.rows(part, None));
         loop {
-            let scan = Scan {
-                reverse: lookup.reverse,
-                ..index_rows(from.clone(), to.clone(), (limit - rows.len()).clamp(1, CHUNK_ROWS))
+            let (row_keys, resume) = match known.take() {
+                Some(mut kept) => {
+                    if lookup.reverse {
+                        kept.reverse();
+                    }
+                    (kept, None)
+                }
+                None => {
+                    let most = (limit - rows.len()).clamp(1, CHUNK_ROWS);
+                    let scan = Scan {
+                        reverse: lookup.reverse,
+                        ..index_rows(from.clone(), to.clone(), most)
+                    };
+                    let chunk = part.view.scan(scan).await.map_err(storage)?;
+                    (chunk.rows.into_iter().map(|(key, _)| key).collect(), chunk.resume)
+                }
             };
-            let chunk = part.view.scan(scan).await.map_err(storage)?;
-            let mut next = chunk.resume.clone().map_or(Bound::Unbounded, Bound::Excluded);
-            let mut found = Vec::with_capacity(chunk.rows.len());
-            for (row_key, _) in &chunk.rows {
+            let mut next = resume.map_or(Bound::Unbounded, Bound::Excluded);
+            let mut found: Vec<Entry> = Vec::with_capacity(row_keys.len());
+            for row_key in &row_keys {
                 let row = RowKey::read(row_key).ok_or_else(|| keys::corrupt("an index row"))?;
                 if let Some(end) = lookup.alike(row_key, &row) {
                     let run = key::beginning(row_key[..end].to_vec());

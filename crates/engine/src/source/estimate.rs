@@ -47,11 +47,15 @@ impl Snapshot<'_> {
         bounds: (Bound<Bytes>, Bound<Bytes>),
         one_value: bool,
     ) -> Result<u64> {
-        let probe = rows(part, &bounds, PROBE_ROWS, false).await?;
+        let (probe, complete) = rows(part, &bounds, PROBE_ROWS, false).await?;
         let (Some(first), Some(last), true) =
             (probe.first(), probe.last(), probe.len() == PROBE_ROWS)
         else {
-            return Ok(probe.len() as u64);
+            let count = probe.len() as u64;
+            if complete {
+                self.keep(part, &bounds, probe);
+            }
+            return Ok(count);
         };
         let share = if one_value {
             let place = |key: &Bytes| {
@@ -62,7 +66,7 @@ impl Snapshot<'_> {
             let end = place_of(&part.span.keys.max, (1_u64 << 62) as f64);
             (place(last)? - begin) / (end - begin)
         } else {
-            let Some(end) = rows(part, &bounds, 1, true).await?.pop() else { return Ok(0) };
+            let Some(end) = rows(part, &bounds, 1, true).await?.0.pop() else { return Ok(0) };
             let common = first.iter().zip(end.iter()).take_while(|(a, b)| a == b).count();
             let at = |key: &Bytes| place(key.get(common..).unwrap_or_default());
             (at(last) - at(first)) / (at(&end) - at(first))
@@ -114,15 +118,16 @@ impl Part {
     }
 }
 
+/// The first rows between bounds, and whether they are all.
 async fn rows(
     part: &Part,
     bounds: &(Bound<Bytes>, Bound<Bytes>),
     rows: usize,
     reverse: bool,
-) -> Result<Vec<Bytes>> {
+) -> Result<(Vec<Bytes>, bool)> {
     let scan = scan(bounds.0.clone(), bounds.1.clone(), rows, reverse);
     let chunk = part.view.scan(scan).await.map_err(storage)?;
-    Ok(chunk.rows.into_iter().map(|(key, _)| key).collect())
+    Ok((chunk.rows.into_iter().map(|(key, _)| key).collect(), chunk.resume.is_none()))
 }
 
 fn scan(from: Bound<Bytes>, to: Bound<Bytes>, rows: usize, reverse: bool) -> Scan {

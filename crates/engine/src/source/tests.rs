@@ -446,3 +446,114 @@ async fn a_word_is_found_in_every_text_that_has_it() {
     }
     assert!(container.index_faults().await.unwrap().is_empty());
 }
+
+async fn whole_heap(snapshot: &Snapshot<'_>, limit: usize) -> Vec<Document> {
+    let (mut documents, mut from) = (Vec::new(), None);
+    loop {
+        let heap = snapshot.heap(from.as_ref(), limit).await.unwrap();
+        assert!(heap.rows.len() <= limit);
+        documents.extend(heap.rows);
+        match heap.next {
+            Some(next) => from = Some(next),
+            None => return documents,
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_heap_has_every_document_once() {
+    for seed in 0..3 {
+        let mut dice = Dice(seed + 50);
+        let engine = engine(json!({})).await;
+        fill(&engine, &mut dice, 60).await;
+        for _ in 0..seed {
+            let ranges = engine.container("db", "c").unwrap().ranges().ranges;
+            engine.split(&link(&["db", "c"]), &ranges[0].id).await.unwrap();
+        }
+        let container = engine.container("db", "c").unwrap();
+        let key = |name: &str| PartitionKey(vec![Component::String(name.into())]);
+        for id in 0..20 {
+            let body = json!({"id": (id % 7).to_string(), "pk": "k4", "n": id}).to_string();
+            let conditions = Conditions::default();
+            let done = container.upsert_item(Some(key("k4")), body.into(), &conditions).await;
+            done.unwrap().result.unwrap();
+        }
+        container.delete_key(Some(key("k3"))).await.unwrap().result.unwrap();
+        for scope in [Scope::Everything, Scope::Key(key("k3")), Scope::Key(key("k4"))] {
+            let snapshot =
+                Snapshot::take(&container, &scope, &[EpkRange::full()], None).await.unwrap();
+            let documents = all_documents(&snapshot, 7).await;
+            assert_eq!(documents.is_empty(), scope == Scope::Key(key("k3")));
+            let mut found = whole_heap(&snapshot, 1 + dice.below(20)).await;
+            found.sort_by(|a, b| a.key.cmp(&b.key));
+            assert_eq!(found, documents, "seed {seed}, {scope:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn of_large_bodies_only_some_come_at_once() {
+    let engine = engine(json!({})).await;
+    let container = engine.container("db", "c").unwrap();
+    for id in 0..6 {
+        let body = json!({"id": id.to_string(), "pk": "k", "text": "x".repeat(1_500_000)});
+        let key = Some(PartitionKey(vec![Component::String("k".into())]));
+        let body = body.to_string().into();
+        let done = container.create_item(key, body, &Conditions::default()).await;
+        done.unwrap().result.unwrap();
+    }
+    let snapshot =
+        Snapshot::take(&container, &Scope::Everything, &[EpkRange::full()], None).await.unwrap();
+    let documents = all_documents(&snapshot, 1).await;
+    let keys: Vec<Bytes> = documents.iter().map(|document| document.key.clone()).collect();
+    let mut found = Vec::new();
+    while found.len() < keys.len() {
+        let bodies = snapshot.fetch(&keys[found.len()..]).await.unwrap();
+        let bytes: usize = bodies.iter().flatten().map(Bytes::len).sum();
+        assert!(!bodies.is_empty() && (bytes <= CHUNK_BYTES || bodies.len() == 1));
+        found.extend(bodies);
+    }
+    let expect: Vec<Option<Bytes>> =
+        documents.iter().map(|document| Some(document.body.clone())).collect();
+    assert_eq!(found, expect);
+}
+
+async fn put_version(container: &Container, n: u64) {
+    let key = Some(PartitionKey(vec![Component::String("k".into())]));
+    let body = json!({"id": "1", "pk": "k", "n": n}).to_string().into();
+    let done = container.upsert_item(key, body, &Conditions::default()).await;
+    done.unwrap().result.unwrap();
+}
+
+#[tokio::test]
+async fn a_guess_is_taken_only_for_the_version_that_a_view_has() {
+    let engine = engine(json!({})).await;
+    let container = engine.container("db", "c").unwrap();
+    let mut views: Vec<(Snapshot<'_>, Option<u64>)> = Vec::new();
+    let mut item = Bytes::new();
+    for n in 0..6 {
+        let there = n % 3 < 2;
+        if there {
+            put_version(&container, n).await;
+        } else {
+            let key = Some(PartitionKey(vec![Component::String("k".into())]));
+            let done = container.delete_item("1", key, &Conditions::default()).await;
+            done.unwrap().result.unwrap();
+        }
+        let full = [EpkRange::full()];
+        let view = Snapshot::take(&container, &Scope::Everything, &full, None).await.unwrap();
+        if let Some(document) = all_documents(&view, 1).await.pop() {
+            item = document.key;
+        }
+        views.push((view, there.then_some(n)));
+        // Whatever was learned from one view is wrong in the others, and does no harm there.
+        for (view, expect) in views.iter().chain(views.iter().rev()) {
+            let found = view.fetch(std::slice::from_ref(&item)).await.unwrap().pop().flatten();
+            let version = found.map(|body| {
+                let body: Value = serde_json::from_slice(&body).unwrap();
+                body["n"].as_u64().unwrap()
+            });
+            assert_eq!(version, *expect, "after write {n}");
+        }
+    }
+}

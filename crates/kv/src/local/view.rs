@@ -26,7 +26,7 @@ const SHORT_KEY_BYTES: usize = 248;
 /// What keys begin with.
 const PARTITION_BYTES: usize = 8;
 
-/// So many sorted keys are looked for in one walk.
+/// So many keys that lie close together are looked for in one walk.
 const MANY_KEYS: usize = 8;
 
 /// Rows that a chunk passes over, beside those it returns.
@@ -96,18 +96,10 @@ impl LocalView {
     }
 
     fn values(&self, keyspace: Keyspace, keys: &[Bytes]) -> Result<Vec<Option<Bytes>>> {
-        if keys.len() >= MANY_KEYS && !is_pointed(keyspace) && keys.is_sorted() {
-            let (values, known) = self.values_by_walk(keyspace, keys)?;
-            let mut values: Vec<_> = values.into_iter().take(known).collect();
-            for key in &keys[known..] {
-                values.push(self.value(keyspace, key)?);
-            }
-            return Ok(values);
-        }
         let mut values = Vec::with_capacity(keys.len());
         let (mut pointers, mut places) = (Vec::new(), Vec::new());
-        for (i, key) in keys.iter().enumerate() {
-            values.push(match self.row(keyspace, key)? {
+        for (i, row) in self.rows(keyspace, keys)?.into_iter().enumerate() {
+            values.push(match row {
                 None => None,
                 Some(Row::Value(value)) => Some(value),
                 Some(Row::Pointer(pointer)) => {
@@ -123,40 +115,54 @@ impl LocalView {
         Ok(values)
     }
 
-    /// The values of sorted keys by a walk from the first to the last of them: where few other keys
-    /// lie between them that is less work than to look for each, above all where there are none.
-    /// Returns how many were come by before the walk became too long.
-    fn values_by_walk(
+    /// The rows of several keys, in their order.
+    fn rows(&self, keyspace: Keyspace, keys: &[Bytes]) -> Result<Vec<Option<Row>>> {
+        let mut rows: Vec<Option<Row>> = Vec::new();
+        rows.resize_with(keys.len(), || None);
+        let mut order: Vec<usize> = (0..keys.len()).collect();
+        let mut known = 0;
+        if keys.len() >= MANY_KEYS && is_near(keyspace, keys, &mut order) {
+            known = self.walk(keyspace, keys, &order, &mut rows)?;
+        }
+        for i in &order[known..] {
+            rows[*i] = self.row(keyspace, &keys[*i])?;
+        }
+        Ok(rows)
+    }
+
+    /// The rows of keys by a walk from the first to the last of them: where few other keys lie
+    /// between them that is less work than to look for each, above all where there are none.
+    /// Returns how many keys, in the order given, were come by before the walk became too long.
+    fn walk(
         &self,
         keyspace: Keyspace,
         keys: &[Bytes],
-    ) -> Result<(Vec<Option<Bytes>>, usize)> {
-        let mut values = vec![None; keys.len()];
-        let (Some(first), Some(last)) = (keys.first(), keys.last()) else {
-            return Ok((values, 0));
-        };
-        let range = (
-            Bound::Included(prefixed(self.partition, first)),
-            Bound::Included(prefixed(self.partition, last)),
-        );
-        let mut merge = Merge::new(&self.published, Some(&self.tree), keyspace, range, false)?;
+        order: &[usize],
+        rows: &mut [Option<Row>],
+    ) -> Result<usize> {
+        let bound = |i: usize| Bound::Included(prefixed(self.partition, &keys[order[i]]));
+        let range = (bound(0), bound(order.len() - 1));
+        let tree = (!self.is_above_tree(keyspace, &range.0)).then_some(&*self.tree);
+        let mut merge = Merge::new(&self.published, tree, keyspace, range, false)?;
         let (mut known, mut passed) = (0, 0);
         while let Some((key, value)) = merge.next()? {
             let key = &key[PARTITION_BYTES..];
-            known += keys[known..].partition_point(|wanted| wanted[..] < *key);
+            known += order[known..].partition_point(|i| keys[*i][..] < *key);
             let before = known;
-            while keys.get(known).is_some_and(|wanted| wanted[..] == *key) {
-                if let Value::Put(value) = &value {
-                    values[known] = Some(value.clone());
-                }
+            while let Some(i) = order.get(known).filter(|i| keys[**i][..] == *key) {
+                rows[*i] = match &value {
+                    Value::Put(value) => Some(Row::Value(value.clone())),
+                    Value::Point(pointer) => Some(Row::Pointer(*pointer)),
+                    Value::Gone => None,
+                };
                 known += 1;
             }
             passed += usize::from(before == known);
             if passed > keys.len() {
-                return Ok((values, known));
+                return Ok(known);
             }
         }
-        Ok((values, keys.len()))
+        Ok(order.len())
     }
 
     /// The next rows of a scan.
@@ -291,6 +297,22 @@ impl LocalView {
             return Ok(bytes);
         }
         Err(self.segment(pointer)?.corrupt(u64::from(pointer.at), "holds a value that was altered"))
+    }
+}
+
+/// Whether keys may lie close together, which are then put in order. Those of pointed keyspaces begin
+/// with a number that grows with every commit; of others it is worth a try where they are sorted.
+fn is_near(keyspace: Keyspace, keys: &[Bytes], order: &mut [usize]) -> bool {
+    if !is_pointed(keyspace) {
+        return keys.is_sorted();
+    }
+    let number = |i: Option<&usize>| {
+        i.and_then(|i| keys[*i].first_chunk()).map(|number| u64::from_be_bytes(*number))
+    };
+    order.sort_unstable_by(|a, b| keys[*a].cmp(&keys[*b]));
+    match (number(order.first()), number(order.last())) {
+        (Some(first), Some(last)) => last - first <= 2 * keys.len() as u64,
+        _ => false,
     }
 }
 

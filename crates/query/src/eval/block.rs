@@ -9,6 +9,7 @@ use super::aggregate::Accumulator;
 use super::rows::Rows;
 use crate::bound::{Block, Grouping, Shape};
 use crate::error::too_much;
+use crate::function::Aggregate;
 use crate::limits;
 use crate::value::{Value, identity_into};
 
@@ -154,6 +155,12 @@ pub(crate) struct Group {
 }
 
 impl Grouping {
+    /// Whether the order of rows has no say in what becomes of them.
+    pub(crate) fn is_blind(&self) -> bool {
+        let ordered = |aggregate| matches!(aggregate, Aggregate::MakeList | Aggregate::MakeSet);
+        !self.aggregates.iter().any(|node| ordered(node.aggregate))
+    }
+
     /// A group without rows.
     pub(crate) fn begin(&self, keys: Vec<Value<'static>>) -> Group {
         let fresh = |node: &crate::bound::AggregateNode| Accumulator::new(node.aggregate);

@@ -24,6 +24,8 @@ pub(crate) struct Cursor<'s, S> {
     tests: Option<Tests>,
     keys: KeyReader,
     after: Option<Entry>,
+    /// The order does not matter: the place in the heap of documents.
+    heap: Option<Option<Bytes>>,
     size: usize,
     ended: bool,
 }
@@ -31,6 +33,10 @@ pub(crate) struct Cursor<'s, S> {
 const FIRST_CHUNK: usize = 16;
 /// Entries whose values are checked at once.
 const TESTED_CHUNK: usize = 512;
+/// Documents read at once where it is known that all of them are wanted.
+const EXPECTED_DOCUMENTS: usize = 1_024;
+/// Documents of the heap read at once.
+const HEAP_DOCUMENTS: usize = 1_024;
 
 impl<'s, S: Source> Cursor<'s, S> {
     pub(crate) fn new(source: &'s S, access: Access, tests: Option<Tests>) -> Self {
@@ -40,9 +46,22 @@ impl<'s, S: Source> Cursor<'s, S> {
             tests,
             keys: KeyReader::default(),
             after: None,
+            heap: None,
             size: FIRST_CHUNK,
             ended: false,
         }
+    }
+
+    /// For who reads everything and does not care in which order.
+    pub(crate) fn in_any_order(mut self) -> Self {
+        self.heap = matches!(self.access, Access::Documents).then_some(None);
+        self
+    }
+
+    /// For who is going to take so many rows, one of each document.
+    pub(crate) fn expecting(mut self, rows: usize) -> Self {
+        self.size = rows.clamp(1, EXPECTED_DOCUMENTS);
+        self
     }
 
     /// Goes on after an entry; where only items count, its value is empty.
@@ -72,8 +91,11 @@ impl<'s, S: Source> Cursor<'s, S> {
         if self.ended {
             return Ok(Vec::new());
         }
+        if let Some(from) = self.heap.take() {
+            return self.heap(from, metrics).await;
+        }
         let size = self.size;
-        self.size = (size * 2).min(limits::CHUNK_DOCUMENTS);
+        self.size = (size * 2).min(limits::CHUNK_DOCUMENTS.max(size));
         let found = match self.access.clone() {
             Access::Documents => self.documents(size).await?,
             Access::Nothing => {
@@ -109,6 +131,15 @@ impl<'s, S: Source> Cursor<'s, S> {
         Ok(found)
     }
 
+    async fn heap(&mut self, from: Option<Bytes>, metrics: &mut Metrics) -> Result<Vec<Found>> {
+        let heap = self.source.heap(from.as_ref(), HEAP_DOCUMENTS).await?;
+        self.ended = heap.next.is_none();
+        self.heap = Some(heap.next);
+        count(metrics, heap.rows.iter());
+        let found = |document| Found { document, value: Bytes::new() };
+        Ok(heap.rows.into_iter().map(found).collect())
+    }
+
     async fn documents(&mut self, size: usize) -> Result<Vec<Found>> {
         let after = self.after.as_ref().map(|entry| &entry.item[..]);
         let chunk = self.source.documents(after, size).await?;
@@ -138,12 +169,15 @@ impl<'s, S: Source> Cursor<'s, S> {
         Ok(found)
     }
 
-    async fn fetch(&mut self, chunk: Chunk<Entry>) -> Result<Vec<Found>> {
+    async fn fetch(&mut self, mut chunk: Chunk<Entry>) -> Result<Vec<Found>> {
+        let keys: Vec<Bytes> = chunk.rows.iter().map(|entry| entry.item.clone()).collect();
+        let bodies = if keys.is_empty() { Vec::new() } else { self.source.fetch(&keys).await? };
+        // What did not come this time is found again after what did.
+        chunk.more |= bodies.len() < chunk.rows.len();
+        chunk.rows.truncate(bodies.len());
         self.ended = !chunk.more;
         let Some(last) = chunk.rows.last() else { return Ok(Vec::new()) };
         self.after = Some(last.clone());
-        let keys: Vec<Bytes> = chunk.rows.iter().map(|entry| entry.item.clone()).collect();
-        let bodies = self.source.fetch(&keys).await?;
         let found = |(entry, body): (Entry, Option<Bytes>)| {
             let document = Document { key: entry.item, body: body? };
             Some(Found { document, value: entry.value })

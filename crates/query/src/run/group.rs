@@ -50,14 +50,19 @@ impl<S: Source> Run<'_, S> {
             || self.extremes(grouping, &mut groups, &mut sheet).await?
             || self.by_entries(grouping, &mut groups, &mut sheet).await?;
         if !known {
-            let mut cursor = self.cursor(&self.plan.access);
+            let mut cursor = match grouping.is_blind() {
+                true => self.heap(&self.plan.access),
+                false => self.cursor(&self.plan.access),
+            };
+            let filtered = self.is_filtered(&self.plan.access);
             while !cursor.has_ended() {
                 let chunk = cursor.next(&mut sheet.metrics).await?;
                 let mut ahead = self.ahead(&chunk);
                 for (at, found) in chunk.iter().enumerate() {
                     ahead.item(at);
-                    let document = &found.document;
-                    self.group_item(grouping, document, &mut ahead, &mut groups, &mut sheet)?;
+                    let item = (&found.document, filtered);
+                    sheet.metrics.kept +=
+                        self.group_item(grouping, item, &mut ahead, &mut groups)?;
                     self.breathe().await?;
                 }
             }
@@ -182,26 +187,27 @@ impl<S: Source> Run<'_, S> {
         Ok(identity)
     }
 
+    /// Adds the rows of an item to their groups: how many passed the filter.
     fn group_item<'a>(
         &'a self,
         grouping: &'a Grouping,
-        document: &Document,
+        (document, filtered): (&Document, bool),
         ahead: &mut Ahead<'_, S>,
         groups: &mut Groups,
-        sheet: &mut Sheet,
-    ) -> Result<()> {
+    ) -> Result<u64> {
         let block = self.block();
         self.context.budget.begin_row();
         let mut frame = Frame::new(self.context, self.bound().slots, &document.body);
         let mut rows = Rows::new(block);
+        let mut kept = 0;
         while rows.next(&mut frame)? {
             ahead.row();
-            if block.passes(&mut frame)? {
-                sheet.metrics.kept += 1;
+            if filtered || block.passes(&mut frame)? {
+                kept += 1;
                 groups.add(grouping, &mut frame)?;
             }
         }
-        Ok(())
+        Ok(kept)
     }
 
     fn give(
@@ -239,7 +245,7 @@ impl<S: Source> Run<'_, S> {
 }
 
 /// Entries counted at once.
-const COUNTED_ENTRIES: usize = 1_000;
+const COUNTED_ENTRIES: usize = 4_096;
 
 fn group_place(identity: Bytes) -> Place {
     Place::Group { identity }

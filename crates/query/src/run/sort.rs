@@ -137,7 +137,12 @@ impl<S: Source> Run<'_, S> {
         sheet: &mut Sheet,
         after: &mut Option<Rank>,
     ) -> Result<bool> {
-        let mut cursor = self.cursor(&Access::Stream(order_scan.scan.clone()));
+        let access = Access::Stream(order_scan.scan.clone());
+        let mut cursor = self.cursor(&access);
+        if self.is_row_each(&access) {
+            cursor = cursor.expecting(sheet.room());
+        }
+        let filtered = self.is_filtered(&access);
         let mut begun = None;
         if let Some(rank) = after.as_ref().filter(|rank| !order_scan.missing || !is_missing(rank)) {
             let value = order_scan.entry_value(&rank.key);
@@ -155,7 +160,8 @@ impl<S: Source> Run<'_, S> {
             let mut ahead = self.ahead(&chunk);
             for (at, found) in chunk.iter().enumerate() {
                 ahead.item(at);
-                let full = self.indexed_rows(order_scan, found, &mut ahead, sheet, after).await?;
+                let item = (found, filtered);
+                let full = self.indexed_rows(order_scan, item, &mut ahead, sheet, after).await?;
                 if full {
                     let last =
                         self.block().from.is_empty() && cursor.has_ended() && at + 1 == chunk.len();
@@ -171,7 +177,7 @@ impl<S: Source> Run<'_, S> {
     async fn indexed_rows(
         &self,
         order_scan: &OrderScan,
-        found: &Found,
+        (found, filtered): (&Found, bool),
         ahead: &mut Ahead<'_, S>,
         sheet: &mut Sheet,
         after: &mut Option<Rank>,
@@ -185,7 +191,8 @@ impl<S: Source> Run<'_, S> {
         if order_key(&self.bound().order, &mut frame)? != key {
             return Ok(false);
         }
-        for (number, value) in rows_in_order(block, &mut frame, ahead, backwards)? {
+        let in_order = rows_in_order(block, &mut frame, ahead, (filtered, backwards))?;
+        for (number, value) in in_order {
             let rank =
                 Rank { key: key.clone(), item: found.document.key.clone(), row: number, backwards };
             if after.as_ref().is_some_and(|after| rank <= *after) {
@@ -237,7 +244,7 @@ impl<S: Source> Run<'_, S> {
     ) -> Result<(Vec<Kept>, bool)> {
         let mut best: BinaryHeap<Kept> = BinaryHeap::new();
         let (mut bytes, mut cut) = (0, false);
-        let mut cursor = self.cursor(&self.plan.access);
+        let mut cursor = self.heap(&self.plan.access);
         while !cursor.has_ended() {
             let chunk = cursor.next(&mut sheet.metrics).await?;
             let mut ahead = self.ahead(&chunk);
@@ -309,7 +316,7 @@ impl<S: Source> Run<'_, S> {
     async fn distinct_ordered(&self, mut sheet: Sheet, after: Option<Rank>) -> Result<Page> {
         let mut firsts: HashMap<Vec<u8>, Kept> = HashMap::new();
         let mut bytes = 0;
-        let mut cursor = self.cursor(&self.plan.access);
+        let mut cursor = self.heap(&self.plan.access);
         while !cursor.has_ended() {
             let chunk = cursor.next(&mut sheet.metrics).await?;
             let mut ahead = self.ahead(&chunk);
@@ -366,7 +373,7 @@ fn rows_in_order<'a, S: Source>(
     block: &'a crate::bound::Block,
     frame: &mut Frame<'a>,
     ahead: &mut Ahead<'_, S>,
-    backwards: bool,
+    (filtered, backwards): (bool, bool),
 ) -> Result<std::vec::IntoIter<(u32, Value<'a>)>> {
     let mut all = Vec::new();
     let mut rows = Rows::new(block);
@@ -374,7 +381,7 @@ fn rows_in_order<'a, S: Source>(
     while rows.next(frame)? {
         ahead.row();
         number += 1;
-        if block.passes(frame)? {
+        if filtered || block.passes(frame)? {
             let value = block.output(frame)?;
             weight += value.weight();
             if weight > limits::MEMORY_BYTES {

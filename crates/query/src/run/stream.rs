@@ -39,6 +39,14 @@ impl Seen {
     }
 }
 
+/// A document, how many of its rows earlier pages have given, and whether it is known to pass the
+/// filter.
+struct Item<'d> {
+    document: &'d Document,
+    passed: u32,
+    filtered: bool,
+}
+
 /// Where in the stream a row stands: value of the index, key of the item, number of the row.
 type At = (Bytes, Bytes, u32);
 
@@ -47,6 +55,10 @@ impl<S: Source> Run<'_, S> {
         let access = &self.plan.access;
         let after = self.stream_place(place).await?;
         let mut cursor = self.cursor(access);
+        if self.is_row_each(access) {
+            cursor = cursor.expecting(sheet.room());
+        }
+        let filtered = self.is_filtered(access);
         let mut seen = self.block().distinct.then(Seen::default);
         // What was given before is not known but by reading it again; otherwise it is left out.
         let replay = after.clone().filter(|_| seen.is_some());
@@ -69,11 +81,14 @@ impl<S: Source> Run<'_, S> {
                 ahead.item(at);
                 let bound = replay.as_ref().or(after.as_ref());
                 let passed = self.rows_passed(found, bound, replay.is_some());
+                let item = Item { document: &found.document, passed, filtered };
+                let mut reached = None;
                 let ended = self
-                    .item_rows(&found.document, passed, &mut ahead, &mut seen, &mut sheet, |row| {
-                        position = Some((found.value.clone(), found.document.key.clone(), row));
-                    })
+                    .item_rows(item, &mut ahead, &mut seen, &mut sheet, |row| reached = Some(row))
                     .await?;
+                if let Some(row) = reached {
+                    position = Some((found.value.clone(), found.document.key.clone(), row));
+                }
                 let nothing_left = cursor.has_ended() && at + 1 == chunk.len();
                 if let Stop::Page(finished) = ended {
                     let last = finished && nothing_left;
@@ -89,8 +104,7 @@ impl<S: Source> Run<'_, S> {
     /// The rows of an item: how the page stands after them.
     async fn item_rows(
         &self,
-        document: &Document,
-        passed: u32,
+        Item { document, passed, filtered }: Item<'_>,
         ahead: &mut Ahead<'_, S>,
         seen: &mut Option<Seen>,
         sheet: &mut Sheet,
@@ -106,7 +120,7 @@ impl<S: Source> Run<'_, S> {
             self.context.budget.begin_row();
             ahead.row();
             number += 1;
-            if block.passes(&mut frame)? {
+            if filtered || block.passes(&mut frame)? {
                 sheet.metrics.kept += 1;
                 let value = block.output(&mut frame)?;
                 let wanted = value.is_defined()
