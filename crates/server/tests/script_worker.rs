@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use script::{ErrorKind, Limits, Pool, Program, Script, Settings, Value};
+use script::{Calls, ErrorKind, Limits, Pool, Program, Script, Settings, Value};
 
 /// What the worker is told that it may take holds in this program too, whose allocator is another.
 #[test]
@@ -18,7 +18,11 @@ fn the_server_serves_scripts_when_asked_to() {
     });
     let call = |source| {
         let mut functions = pool.functions(&[Script { id: "f", source }])?;
-        functions.call(0, 1, &[Value::Number(20.0)])
+        let (mut calls, mut one) = (Calls::default(), Vec::new());
+        Calls::encode(&mut one, 0, &[Value::Number(20.0)]);
+        calls.add(&one);
+        let answers = functions.call(&calls)?;
+        answers.failed.map_or(Ok(answers.values), Err)
     };
     assert_eq!(call("n => n + 1").unwrap(), [Value::Number(21.0)]);
     // Most of what it may have, and then more.
