@@ -16,7 +16,7 @@ fn check(text: &str, expect: &str) {
     let statement = support::statement(text, &[]).expect(text);
     let advice = statement.advice(&source);
     let mut got: Vec<String> = advice.single.iter().map(ToString::to_string).collect();
-    for columns in advice.composite {
+    if let Some(columns) = advice.composite {
         let column =
             |(path, down): &(IndexPath, bool)| format!("{path}{}", if *down { "-" } else { "+" });
         got.push(columns.iter().map(column).collect::<Vec<_>>().join(""));
