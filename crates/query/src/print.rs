@@ -112,7 +112,11 @@ impl Display for Expr {
             ExprKind::Literal(literal) => write!(f, "{literal}"),
             ExprKind::Parameter(name) | ExprKind::Name(name) => f.write_str(name),
             ExprKind::Member(owner, name) => {
-                write!(f, "{owner}")?;
+                match owner.kind {
+                    // Its dot would be the number's own.
+                    ExprKind::Literal(Literal::Number(_)) => write!(f, "({owner})")?,
+                    _ => write!(f, "{owner}")?,
+                }
                 member(f, name)
             }
             ExprKind::Index(owner, index) => write!(f, "{owner}[{index}]"),

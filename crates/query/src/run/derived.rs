@@ -86,11 +86,15 @@ impl<S: Source> Run<'_, S> {
         let mut seen = Seen::default();
         let mut cursor = self.cursor(&self.plan.access);
         while !cursor.has_ended() {
-            for found in cursor.next(&mut sheet.metrics).await? {
+            let chunk = cursor.next(&mut sheet.metrics).await?;
+            let mut ahead = self.ahead(&chunk);
+            for (at, found) in chunk.iter().enumerate() {
+                ahead.item(at);
                 self.context.budget.begin_row();
                 let mut frame = Frame::new(self.context, self.bound().slots, &found.document.body);
                 let mut rows = Rows::new(block);
                 while rows.next(&mut frame)? {
+                    ahead.row();
                     if block.passes(&mut frame)? {
                         sheet.metrics.kept += 1;
                         let value = block.output(&mut frame)?;
