@@ -222,7 +222,7 @@ pub struct QueryMetrics {
 }
 
 /// A request for the next changes.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ChangesRead {
     /// Which part of the container.
     pub scope: Scope,
@@ -233,6 +233,11 @@ pub struct ChangesRead {
     /// Most changes, save that a transaction is never cut; `None` leaves it to us.
     pub items: Option<usize>,
 }
+
+/// What a read of a container's latest versions depends on: as long as it stays the same, so does
+/// what is read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChangesMark(pub(crate) Vec<(u32, u64)>);
 
 /// Which changes a reader gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -247,7 +252,7 @@ pub enum ChangesMode {
 }
 
 /// Where a reader of changes begins.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum ChangesStart {
     /// With the oldest change there is; of all versions, the oldest that is kept.
     Beginning,

@@ -17,7 +17,7 @@ use crate::Container;
 use crate::api::{Answer, Conditions, ItemWrite, storage};
 use crate::commit::{Draft, Place};
 use crate::item::Key;
-use crate::keys::{self, Slot};
+use crate::keys::Slot;
 use crate::partition::Partition;
 
 use bytes::Bytes;
@@ -122,7 +122,7 @@ impl Container {
             }));
         }
         let prepared: Vec<Result<Prepared<'_>>> =
-            operations.iter().map(|operation| Prepared::new(&key, operation)).collect();
+            operations.iter().map(|operation| Prepared::new(&key, operation, &partition)).collect();
         let places = places(&partition, &prepared).await?;
         let mut trial = Trial::default();
         let (partition, done) =
@@ -149,22 +149,22 @@ fn check_count(operations: &[BatchOperation]) -> Result<()> {
     Ok(())
 }
 
-/// What the operations are going to look at, as far as it can be told before.
+/// What the operations are going to look at, as far as it can be told before: what follows from
+/// the items that are found, and the bodies of those that are read.
 async fn places(partition: &Partition, prepared: &[Result<Prepared<'_>>]) -> Result<Vec<Place>> {
-    let prepared: Vec<&Prepared<'_>> = prepared.iter().flatten().collect();
-    let item_keys: Vec<Bytes> = prepared.iter().map(|one| one.item_key()).collect();
-    let view = partition.owner.published();
-    let rows = view.get_many(Keyspace::Docs, &item_keys).await.map_err(storage)?;
-    let mut places: Vec<Place> = Vec::with_capacity(3 * prepared.len());
-    let (images, mut bytes) = (partition.history().images, 0);
-    for (one, stored) in prepared.iter().zip(&rows) {
-        places.extend(one.places());
-        let Some(row) = Slot::item(stored.as_ref())? else { continue };
-        places.push((Keyspace::Index, keys::block_key(row.etag.lsn())));
-        bytes += row.body_bytes as usize;
-        // What is beyond the limit will not be looked at.
-        if (images || one.reads_body()) && bytes <= limits::BATCH_RESULT_BYTES {
-            places.push((Keyspace::Feed, row.feed_key()));
+    let mut places: Vec<Place> = prepared.iter().flatten().flat_map(Prepared::places).collect();
+    let reading = prepared.iter().flatten().filter(|one| one.reads_body());
+    let item_keys: Vec<Bytes> = reading.map(Prepared::item_key).collect();
+    if !item_keys.is_empty() {
+        let view = partition.owner.published();
+        let mut bytes = 0;
+        for stored in view.get_many(Keyspace::Docs, &item_keys).await.map_err(storage)? {
+            let Some(row) = Slot::item(stored.as_ref())? else { continue };
+            bytes += row.body_bytes as usize;
+            // What is beyond the limit will not be looked at.
+            if bytes <= limits::BATCH_RESULT_BYTES {
+                places.push((Keyspace::Feed, row.feed_key()));
+            }
         }
     }
     places.sort_unstable();

@@ -17,10 +17,11 @@ use bytes::Bytes;
 use model::epk::{Epk, EpkRange};
 use model::token::{Position, Session};
 use model::{Error, Result, charge, limits};
-use tokio::sync::watch;
 
 use crate::Container;
-use crate::api::{Answer, Changed, ChangesMode, ChangesPage, ChangesRead, ChangesStart};
+use crate::api::{
+    Answer, Changed, ChangesMark, ChangesMode, ChangesPage, ChangesRead, ChangesStart,
+};
 use crate::container::Span;
 use crate::doomed::Doomed;
 use crate::keys::Change;
@@ -89,6 +90,16 @@ impl Container {
         Ok(self.charged(Answer { at: first.at(lsn, None), charge, retry_after_ms: None, result }))
     }
 
+    /// What a read of latest versions depends on. `None` where it depends on more: on the time, or
+    /// on how much was read before.
+    pub fn changes_mark(&self) -> Option<ChangesMark> {
+        if self.rate.is_some() || self.definition().default_ttl.is_some() {
+            return None;
+        }
+        let partitions = self.partitions();
+        Some(ChangesMark(partitions.iter().map(|one| (one.number, one.lsn())).collect()))
+    }
+
     /// The next page that has changes; waits for them if need be. The caller sets the limit:
     /// dropping the future is all it takes to stop.
     pub async fn await_changes(
@@ -101,7 +112,7 @@ impl Container {
         loop {
             // Listened for before reading: what can be read from here on wakes us, and so does a
             // change of the layout, after which others have what we wait for.
-            let mut layouts = self.layouts();
+            let (layouts, seen) = (self.layouts(), self.layouts().seen());
             let mut bells: Vec<_> = self
                 .spans_of(&read.scope)?
                 .iter()
@@ -116,7 +127,7 @@ impl Container {
             if page.more {
                 continue;
             }
-            any_rung(&mut bells, &mut layouts).await;
+            any_rung(&mut bells, layouts.changed(seen)).await;
         }
     }
 
@@ -216,11 +227,10 @@ fn position_at(pieces: Vec<(EpkRange, u64)>) -> Position {
 }
 
 /// Resolves when any bell is rung, or the layout has changed.
-async fn any_rung(bells: &mut [Listening], layouts: &mut watch::Receiver<u64>) {
-    let mut layout = std::pin::pin!(layouts.changed());
+async fn any_rung(bells: &mut [Listening], layout: impl Future<Output = ()>) {
+    let mut layout = std::pin::pin!(layout);
     std::future::poll_fn(|context| {
         let rung = bells.iter_mut().any(|bell| Pin::new(bell).poll(context).is_ready());
-        // An error means that the container is gone; the next read says so.
         if rung || layout.as_mut().poll(context).is_ready() {
             std::task::Poll::Ready(())
         } else {
@@ -235,6 +245,8 @@ async fn any_rung(bells: &mut [Listening], layouts: &mut watch::Receiver<u64>) {
 struct Part {
     partition: Arc<Partition>,
     keys: EpkRange,
+    /// All keys of the partition are wanted.
+    whole: bool,
     lsn: u64,
     /// Where the partition was when a reader began at the beginning who wants to know of deletes.
     /// It has read nothing that was deleted before.
@@ -243,7 +255,8 @@ struct Part {
 
 impl Part {
     fn new(partition: Arc<Partition>, keys: EpkRange, lsn: u64) -> Self {
-        Self { partition, keys, lsn, began: 0 }
+        let whole = keys.min <= partition.span.min && keys.max >= partition.span.max;
+        Self { partition, keys, whole, lsn, began: 0 }
     }
 
     /// Goes to where a read starts.
@@ -332,6 +345,9 @@ impl Part {
     }
 
     fn covers(&self, item_key: &[u8]) -> bool {
+        if self.whole {
+            return true;
+        }
         let keys = &self.keys;
         item_key >= keys.min.significant()
             && (keys.max == Epk::max() || item_key < keys.max.significant())

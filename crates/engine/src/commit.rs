@@ -13,31 +13,35 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use foldhash::{HashMap, HashMapExt};
 use kv::{CommitNo, Keyspace, Op, View};
 use model::policy::ContainerDefinition;
 use model::token::Etag;
 use model::{Error, Fault, Result};
-use tokio::sync::watch;
 
 use crate::api::storage;
 use crate::cache::Key;
 use crate::doomed::Doomed;
 use crate::gate::Gate;
 use crate::history::History;
-use crate::index::{self, Indexing, Moved, Presence};
+use crate::index::{self, Beforehand, Indexes, Indexing, Moved, Presence};
 use crate::keys::{self, Head, Row, Slot};
-use crate::listen::{Landing, bells_of};
+use crate::listen::{Bell, bells_of};
 use crate::partition::Partition;
 pub(crate) use crate::places::Place;
 use crate::places::{Places, Write};
+use crate::signal::Seen;
 use crate::watch::{Watch, Watches};
 
 /// Entries that the overlay may hold before it looks for some to forget.
 const OVERLAY_ENTRIES: usize = 512;
+
+/// How often the writer's lock is tried before it is waited for.
+const ENTER_TRIES: usize = 8;
 
 /// The state behind the writer's lock.
 #[derive(Debug)]
@@ -48,6 +52,7 @@ pub(crate) struct Writer {
     history_changed: bool,
     doomed: Arc<Doomed>,
     indexing: Indexing,
+    outlook: Arc<ArcSwap<Outlook>>,
     /// So has what is indexed.
     indexing_changed: bool,
     /// Paths whose rows are counted.
@@ -57,6 +62,22 @@ pub(crate) struct Writer {
     pub(crate) watches: Watches,
 }
 
+/// What is known of a writer without its lock. It may have changed by the time the lock is taken.
+#[derive(Debug)]
+pub(crate) struct Outlook {
+    /// Whether bodies that are submitted stay in the overlay.
+    bodies: bool,
+    /// What is indexed.
+    pub indexes: Arc<Indexes>,
+}
+
+impl Outlook {
+    fn of(history: &History, indexing: &Indexing) -> Arc<Self> {
+        let bodies = history.images || indexing.reads_bodies();
+        Arc::new(Self { bodies, indexes: indexing.current.clone() })
+    }
+}
+
 impl Writer {
     pub(crate) fn new(
         head: Head,
@@ -64,20 +85,23 @@ impl Writer {
         doomed: Arc<Doomed>,
         indexing: Indexing,
         horizon: CommitNo,
-    ) -> Mutex<Self> {
+    ) -> (Mutex<Self>, Arc<ArcSwap<Outlook>>) {
         let overlay = Overlay { horizon, newest: HashMap::new(), order: VecDeque::new() };
-        Mutex::new(Self {
+        let outlook = Arc::new(ArcSwap::new(Outlook::of(&history, &indexing)));
+        let writer = Mutex::new(Self {
             head,
             history,
             history_changed: false,
             doomed,
             indexing,
+            outlook: outlook.clone(),
             indexing_changed: false,
             presence: Presence::default(),
             overlay,
             gate: Gate::default(),
             watches: Watches::default(),
-        })
+        });
+        (writer, outlook)
     }
 
     pub(crate) fn indexing(&self) -> &Indexing {
@@ -103,6 +127,7 @@ impl Writer {
             self.indexing_changed = true;
             self.presence.forget();
         }
+        self.outlook.store(Outlook::of(&self.history, &self.indexing));
     }
 
     pub(crate) fn head(&self) -> Head {
@@ -250,9 +275,14 @@ impl Draft<'_> {
     }
 
     /// Adds a version to the feed.
-    pub fn add_version(&mut self, etag: Etag, stored: Bytes) -> Result<()> {
+    pub fn add_version(
+        &mut self,
+        etag: Etag,
+        stored: Bytes,
+        rows: Option<Beforehand>,
+    ) -> Result<()> {
         self.count(etag.lsn(), 1)?;
-        self.moved.push(Moved::Added(stored.clone()));
+        self.moved.push(Moved::Added(stored.clone(), rows));
         self.put(Keyspace::Feed, keys::feed_key(etag), stored);
         Ok(())
     }
@@ -392,14 +422,14 @@ impl Drop for WantsBodies<'_> {
 enum Outcome<T> {
     /// The partition's rows are changing hands.
     Wait,
-    /// A transaction holds what would be changed; this tells when one has ended.
-    Held(watch::Receiver<u64>),
+    /// A transaction holds what would be changed; one that ends after this may release it.
+    Held(Seen),
     /// The reads are too old.
     ReadAgain,
     /// The decision looked at a key that was not read.
     Read(Place),
     /// Decided, and on its way to the disk.
-    Submitted(T, Landing),
+    Submitted(T, u64, kv::Ticket),
 }
 
 impl Partition {
@@ -435,7 +465,7 @@ impl Partition {
         }
         loop {
             let outcome = {
-                let mut writer = self.writer();
+                let mut writer = self.enter().await;
                 if !writer.gate.is_open() {
                     Outcome::Wait
                 } else if reads.oldest < Some(writer.overlay.horizon) && !reads.values.is_empty() {
@@ -447,8 +477,7 @@ impl Partition {
             };
             match outcome {
                 Outcome::Wait => self.pass_gate().await?,
-                // The sender is ours, so there is always an answer.
-                Outcome::Held(mut released) => drop(released.changed().await),
+                Outcome::Held(seen) => self.released.changed(seen).await,
                 Outcome::ReadAgain => reads.renew(&*self.owner.published()).await?,
                 Outcome::Read(place) if place.0 == Keyspace::Feed && !self.keeps_bodies() => {
                     // The overlay has no body of what was submitted so far, and no view may have it
@@ -458,8 +487,10 @@ impl Partition {
                     reads.add(&*self.owner.published(), vec![place]).await?;
                 }
                 Outcome::Read(place) => reads.add(&*self.owner.published(), vec![place]).await?,
-                Outcome::Submitted(decided, landing) => {
-                    landing.landed().await?;
+                Outcome::Submitted(decided, lsn, ticket) => {
+                    ticket.durable().await.map_err(storage)?;
+                    // Who is told of a write can read it.
+                    self.durable_up_to(lsn);
                     return Ok(decided);
                 }
             }
@@ -514,7 +545,7 @@ impl Partition {
         let remembered: Vec<(Place, Option<Bytes>)> =
             batch.iter().filter_map(|op| remembered(op, bodies)).collect();
         if writer.watches.stop(&remembered, watch) {
-            return Ok(Outcome::Held(self.released.subscribe()));
+            return Ok(Outcome::Held(self.released.seen()));
         }
         let mut turns = Vec::new();
         let idle = writer.presence.is_idle();
@@ -537,15 +568,19 @@ impl Partition {
         // Before anybody can see it.
         let dooms = (doomed.len().saturating_sub(writer.doomed.len())) as u64;
         self.dooms.fetch_add(dooms, Ordering::SeqCst);
-        let ticket = self.submit_uncached(&remembered, batch).inspect_err(|_| {
+        let ticket = self.submit_uncached(&remembered, batch, (lsn, bells)).inspect_err(|_| {
             self.absolved.fetch_add(dooms, Ordering::SeqCst);
         })?;
         writer.watches.note(&remembered, watch);
+        let outlook = history.images != writer.history.images || indexing.is_some();
         (writer.history, writer.history_changed) = (history, false);
         (writer.head, writer.doomed) = (head, doomed);
         writer.indexing_changed = false;
         if let Some(indexing) = indexing {
             writer.indexing = indexing;
+        }
+        if outlook {
+            writer.outlook.store(Outlook::of(&writer.history, &writer.indexing));
         }
         for (old, new) in &turns {
             writer.presence.note(lsn, old.as_deref(), new.as_deref());
@@ -557,19 +592,27 @@ impl Partition {
         for (place, value) in remembered {
             writer.overlay.remember(ticket.no(), place, value);
         }
-        Ok(Outcome::Submitted(decided, Landing::new(self, lsn, bells, ticket)))
+        Ok(Outcome::Submitted(decided, lsn, ticket))
     }
 
     /// Submits, with the items written taken out of the cache before anybody can see them change.
     fn submit_uncached(
-        &self,
+        self: &Arc<Self>,
         written: &[(Place, Option<Bytes>)],
         batch: Vec<Op>,
+        (lsn, bells): (u64, Vec<Bell>),
     ) -> Result<kv::Ticket> {
         let items = written.iter().filter(|((keyspace, _), _)| *keyspace == Keyspace::Docs);
         let items: Vec<Key> = items.map(|((_, key), _)| Key(self.number, key.clone())).collect();
         items.iter().for_each(|item| self.cache.forget(item));
-        let submitted = self.owner.submit(batch);
+        // Whoever waits for changes is woken from outside of the runtime, and so beside the writer
+        // and not behind it; and whatever becomes of the writer.
+        let partition = self.clone();
+        let announce = move || {
+            partition.durable_up_to(lsn);
+            partition.listeners.ring(&bells);
+        };
+        let submitted = self.owner.submit_then(batch, Box::new(announce));
         let no = submitted.as_ref().ok().map(kv::Ticket::no);
         items.iter().for_each(|item| self.cache.written(item, no));
         submitted.map_err(storage)
@@ -577,8 +620,7 @@ impl Partition {
 
     /// Whether bodies that are submitted stay in the overlay.
     fn keeps_bodies(&self) -> bool {
-        let writer = self.writer();
-        writer.history.images || writer.indexing.reads_bodies()
+        self.outlook.load().bodies
     }
 
     /// Submits a batch that changes nothing. A view that has it has all that was submitted before.
@@ -590,6 +632,26 @@ impl Partition {
     pub(crate) fn mark_under(&self, writer: &Writer) -> Result<kv::Ticket> {
         let head = Op::Put(Keyspace::Meta, keys::HEAD, writer.head.encode());
         self.owner.submit(vec![head]).map_err(storage)
+    }
+
+    /// Takes the writer's lock. While somebody else has it this thread serves others: that is
+    /// over sooner than a thread has gone to sleep and woken up.
+    async fn enter(&self) -> MutexGuard<'_, Writer> {
+        for _ in 0..ENTER_TRIES {
+            if let Some(writer) = self.try_enter() {
+                return writer;
+            }
+            tokio::task::yield_now().await;
+        }
+        self.writer()
+    }
+
+    fn try_enter(&self) -> Option<MutexGuard<'_, Writer>> {
+        match self.writer.try_lock() {
+            Ok(writer) => Some(writer),
+            Err(TryLockError::Poisoned(writer)) => Some(writer.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     pub(crate) fn writer(&self) -> MutexGuard<'_, Writer> {
@@ -606,10 +668,9 @@ fn remembered(op: &Op, bodies: bool) -> Option<(Place, Option<Bytes>)> {
         Op::Delete(keyspace, key) | Op::DeleteOnce(keyspace, key) => (*keyspace, key, None),
     };
     let looked_at = match keyspace {
-        Keyspace::Docs => true,
-        Keyspace::Index => !index::is_row(key),
+        Keyspace::Docs | Keyspace::Index => true,
         Keyspace::Feed => bodies,
-        Keyspace::Log | Keyspace::Meta => false,
+        Keyspace::Log | Keyspace::Meta | Keyspace::Terms => false,
     };
     looked_at.then(|| ((keyspace, key.clone()), value))
 }

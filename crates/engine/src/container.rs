@@ -10,7 +10,6 @@ use model::policy::ContainerDefinition;
 use model::rid::{ChildKind, ChildRid, ContainerRid};
 use model::token::Etag;
 use model::{Error, Fault, Result};
-use tokio::sync::watch;
 
 use crate::Env;
 use crate::api::{Range, Ranges, Resource, Scope};
@@ -18,6 +17,7 @@ use crate::catalog::Growth;
 use crate::commit::{Draft, Place};
 use crate::partition::Partition;
 use crate::rate::Rate;
+use crate::signal::Signal;
 use crate::turns::Turns;
 
 /// A container and its partitions.
@@ -40,7 +40,7 @@ pub struct Container {
     /// Set while partitions are made for a throughput.
     pub(crate) scaling: AtomicBool,
     /// Rises when the partitions are others.
-    layouts: watch::Sender<u64>,
+    layouts: Signal<()>,
     /// Scripts take turns, key by key.
     pub(crate) turns: Turns,
     /// Looks after partitions that grow.
@@ -80,7 +80,7 @@ impl Container {
             deleted: AtomicBool::new(false),
             laying_out: tokio::sync::Mutex::default(),
             scaling: AtomicBool::new(false),
-            layouts: watch::Sender::new(0),
+            layouts: Signal::new(()),
             turns: Turns::default(),
             growth: OnceLock::new(),
         })
@@ -148,7 +148,7 @@ impl Container {
         let meet = |pair: &[Arc<Partition>]| pair[0].span.max == pair[1].span.min;
         assert!(partitions.windows(2).all(meet), "partitions cover the key space without gap");
         self.partitions.store(Arc::new(partitions));
-        self.layouts.send_modify(|layout| *layout += 1);
+        self.layouts.set(());
     }
 
     /// The shared form of this container.
@@ -157,8 +157,8 @@ impl Container {
     }
 
     /// Changes when the partitions do.
-    pub(crate) fn layouts(&self) -> watch::Receiver<u64> {
-        self.layouts.subscribe()
+    pub(crate) fn layouts(&self) -> &Signal<()> {
+        &self.layouts
     }
 
     /// Commits in the partition that owns a key, whichever that is by the time it can decide.

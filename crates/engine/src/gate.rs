@@ -7,7 +7,7 @@
 //! - A gate is gone only after the container shows the new owners of the keys, so whoever finds it
 //!   so can go to them at once.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kv::{Keyspace, Op, Owner, Ticket, View};
@@ -36,7 +36,7 @@ pub(crate) enum State {
 pub(crate) struct Gate {
     state: State,
     /// What was touched since somebody last asked; `None` when nobody does.
-    touched: Option<HashSet<Place>>,
+    touched: Option<BTreeSet<Place>>,
 }
 
 impl Gate {
@@ -60,7 +60,7 @@ fn copied(op: &Op) -> Option<Place> {
     let made_anew = match keyspace {
         Keyspace::Meta => true,
         Keyspace::Index => matches!(key.first(), Some(b'b' | b'v')),
-        Keyspace::Docs | Keyspace::Feed | Keyspace::Log => false,
+        Keyspace::Docs | Keyspace::Feed | Keyspace::Log | Keyspace::Terms => false,
     };
     (!made_anew).then(|| (*keyspace, key.clone()))
 }
@@ -68,22 +68,19 @@ fn copied(op: &Op) -> Option<Place> {
 impl Partition {
     /// Waits until the gate is open; fails when it is gone.
     pub(crate) async fn pass_gate(&self) -> Result<()> {
-        let mut gate = self.gate.subscribe();
-        // The sender is ours, so there is always an answer.
-        let state = gate.wait_for(|state| *state != State::Closed).await.map(|state| *state);
-        match state {
-            Ok(State::Open) => Ok(()),
+        match self.gate.wait_for(|state| state != State::Closed).await {
+            State::Open => Ok(()),
             _ => Err(range_gone(&self.range)),
         }
     }
 
     /// How many keys were touched since they were last taken.
     pub(crate) fn touched(&self) -> usize {
-        self.writer().gate.touched.as_ref().map_or(0, HashSet::len)
+        self.writer().gate.touched.as_ref().map_or(0, BTreeSet::len)
     }
 
     /// What was touched since this was last asked, with a view that has all of it.
-    pub(crate) async fn take_touched(&self) -> Result<(HashSet<Place>, Arc<dyn View>)> {
+    pub(crate) async fn take_touched(&self) -> Result<(BTreeSet<Place>, Arc<dyn View>)> {
         let (touched, ticket) = loop {
             match self.try_take() {
                 Err(error) if error.fault == Fault::TooManyRequests => breathe().await,
@@ -94,22 +91,22 @@ impl Partition {
         Ok((touched, self.owner.published()))
     }
 
-    fn try_take(&self) -> Result<(HashSet<Place>, Ticket)> {
+    fn try_take(&self) -> Result<(BTreeSet<Place>, Ticket)> {
         let mut writer = self.writer();
         // What is noted was submitted before the mark, under this lock.
         let ticket = self.mark_under(&writer)?;
-        let touched = writer.gate.touched.replace(HashSet::new()).unwrap_or_default();
+        let touched = writer.gate.touched.replace(BTreeSet::new()).unwrap_or_default();
         Ok((touched, ticket))
     }
 
-    fn set_gate(&self, state: State, touched: Option<HashSet<Place>>) {
+    fn set_gate(&self, state: State, touched: Option<BTreeSet<Place>>) {
         self.writer().gate = Gate { state, touched };
-        self.gate.send_replace(state);
+        self.gate.set(state);
     }
 
     fn close_gate(&self) {
         self.writer().gate.state = State::Closed;
-        self.gate.send_replace(State::Closed);
+        self.gate.set(State::Closed);
     }
 }
 
@@ -140,7 +137,7 @@ impl Hold {
     /// Begins to note what is touched.
     pub fn new(partitions: &[Arc<Partition>]) -> Self {
         for partition in partitions {
-            partition.set_gate(State::Open, Some(HashSet::new()));
+            partition.set_gate(State::Open, Some(BTreeSet::new()));
         }
         Self { partitions: partitions.to_vec(), sealed: false }
     }

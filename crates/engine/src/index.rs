@@ -14,6 +14,7 @@ mod check;
 pub(crate) mod geo;
 pub(crate) mod key;
 mod maintain;
+mod own;
 mod presence;
 mod state;
 mod terms;
@@ -32,8 +33,9 @@ use query::Statement;
 use query::function::text::Language;
 use query::world::Settings;
 
-pub(crate) use key::{ROWS, is_row, item_of};
-pub(crate) use maintain::{Moved, maintain};
+pub(crate) use key::item_of;
+pub(crate) use maintain::{Beforehand, Moved, maintain};
+pub(crate) use own::OwnRows;
 pub(crate) use presence::Presence;
 pub(crate) use state::Indexing;
 

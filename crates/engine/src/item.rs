@@ -3,6 +3,8 @@
 //! Each operation says which keys it must look at, and decides from what it finds there
 //! ([`Put::decide`], [`Delete::decide`]); the commit does the rest.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use kv::Keyspace;
 use model::epk::Epk;
@@ -17,6 +19,7 @@ use crate::Container;
 use crate::api::{Answer, At, Conditions, ItemWrite, Operation, storage};
 use crate::cache::{self, Cached};
 use crate::commit::{Draft, Place};
+use crate::index::OwnRows;
 use crate::keys::{self, Change, Row, Slot};
 use crate::partition::Partition;
 use crate::remove::{Identity, remove_item, remove_version};
@@ -106,10 +109,11 @@ impl Container {
         let key = Key::of(self, &definition, key)?;
         let item = Item::parse(&body)?;
         check_identity(&key, &item, id)?;
-        if let Some(throttled) = self.throttle(&self.partition_of(&key.epk)) {
+        let partition = self.partition_of(&key.epk);
+        if let Some(throttled) = self.throttle(&partition) {
             return Ok(throttled);
         }
-        let put = Put::new(mode, &key, item, conditions);
+        let put = Put::new(mode, &key, item, conditions).prepared_for(&partition);
         let mut terms = 0;
         let (partition, done) = self
             .commit(&key.epk, put.places(), |draft| {
@@ -359,6 +363,8 @@ pub(crate) struct Put<'a> {
     item: Item<'a>,
     pub item_key: Bytes,
     unique: Vec<Bytes>,
+    /// Its index rows, as far as they are known beforehand.
+    rows: Option<Arc<OwnRows>>,
     /// The number of the item, should it be new; otherwise the next one.
     pub ordinal: Option<u64>,
 }
@@ -367,7 +373,16 @@ impl<'a> Put<'a> {
     pub fn new(mode: Mode, key: &'a Key<'a>, item: Item<'a>, conditions: &'a Conditions) -> Self {
         let item_key = key.item_key(&item.id);
         let unique = unique_keys(key.definition, &item.document, &key.prefix);
-        Self { mode, conditions, key, item, item_key, unique, ordinal: None }
+        Self { mode, conditions, key, item, item_key, unique, rows: None, ordinal: None }
+    }
+
+    /// Works out beforehand, and outside of the writer's lock, what a partition would index.
+    #[must_use]
+    pub fn prepared_for(mut self, partition: &Partition) -> Self {
+        let indexes = &partition.outlook.load().indexes;
+        let rows = OwnRows::new(indexes, &self.item_key, self.item.document.text());
+        self.rows = rows.map(Arc::new);
+        self
     }
 
     /// What it is going to look at.
@@ -496,7 +511,8 @@ impl<'a> Put<'a> {
         let room = self.item.document.text().len() + 256;
         let mut stored = Change::begin(&self.item_key, draft.head.ts_ms, ttl, room);
         let start = stored.len();
-        self.item.write(&Stamp { rid: &rid, self_link: &self_link, etag, ts }, &mut stored)?;
+        let stamped =
+            self.item.write(&Stamp { rid: &rid, self_link: &self_link, etag, ts }, &mut stored)?;
         let stored = Bytes::from(stored);
         let body = stored.slice(start..);
         let row = Row {
@@ -509,7 +525,8 @@ impl<'a> Put<'a> {
         };
         draft.head.items += 1;
         draft.head.bytes += body.len() as u64;
-        draft.add_version(etag, stored)?;
+        let rows = self.rows.as_ref().map(|rows| (rows.clone(), stamped));
+        draft.add_version(etag, stored, rows)?;
         draft.put(Keyspace::Docs, self.item_key.clone(), row.encode());
         if let Some(second) = keys::last_second(ts, ttl) {
             draft.put(Keyspace::Index, keys::expiry_key(second, &self.item_key), Bytes::new());

@@ -40,6 +40,7 @@ mod procedure;
 mod rate;
 mod remove;
 mod select;
+mod signal;
 mod source;
 mod transaction;
 mod transfer;
@@ -48,10 +49,10 @@ mod version;
 mod watch;
 
 pub use api::{
-    Answer, At, Changed, ChangesMode, ChangesPage, ChangesRead, ChangesStart, Conditions,
-    CreateOptions, Created, Detail, ItemPage, ItemWrite, Link, Migration, Operation, Page, Query,
-    QueryMetrics, QueryPage, Range, RangeLag, Ranges, ReplaceOptions, Resource, ResourcePage,
-    Scope,
+    Answer, At, Changed, ChangesMark, ChangesMode, ChangesPage, ChangesRead, ChangesStart,
+    Conditions, CreateOptions, Created, Detail, ItemPage, ItemWrite, Link, Migration, Operation,
+    Page, Query, QueryMetrics, QueryPage, Range, RangeLag, Ranges, ReplaceOptions, Resource,
+    ResourcePage, Scope,
 };
 pub use batch::{BatchItem, BatchKind, BatchOperation, BatchResult};
 pub use catalog::{Engine, Options};

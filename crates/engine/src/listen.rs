@@ -13,21 +13,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use foldhash::HashMap;
-use kv::{Keyspace, Op, Ticket};
-use model::Result;
+use kv::{Keyspace, Op};
 use model::epk::EpkRange;
 use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
-
-use crate::api::storage;
-use crate::partition::Partition;
 
 /// The bytes of a key that its bell goes by: within the hash of its first level, and enough that
 /// two keys hardly ever share a bell.
 const BELL_BYTES: usize = 8;
 
 /// Names a bell.
-type Bell = u64;
+pub(crate) type Bell = u64;
 
 /// See the top of this file.
 #[derive(Debug, Default)]
@@ -64,7 +60,8 @@ impl Listeners {
         Listening { notified, bell, listeners: self.clone() }
     }
 
-    fn ring(&self, written: &[Bell]) {
+    /// Wakes those who wait for what was written.
+    pub fn ring(&self, written: &[Bell]) {
         self.every.notify_waiters();
         // A reader that is not counted yet has still to look, and finds what was written.
         if self.waiting.load(Ordering::SeqCst) == 0 {
@@ -107,54 +104,6 @@ impl Drop for Listening {
         if let Some(bell) = self.bell {
             self.listeners.leave(bell);
         }
-    }
-}
-
-/// A write on its way to the disk.
-pub(crate) struct Landing {
-    partition: Arc<Partition>,
-    lsn: u64,
-    written: Vec<Bell>,
-    ticket: Option<Ticket>,
-}
-
-impl Landing {
-    pub fn new(partition: &Arc<Partition>, lsn: u64, written: Vec<Bell>, ticket: Ticket) -> Self {
-        Self { partition: partition.clone(), lsn, written, ticket: Some(ticket) }
-    }
-
-    /// Waits until the write can be read, and wakes those who wait for it.
-    pub async fn landed(mut self) -> Result<()> {
-        if let Some(ticket) = &mut self.ticket {
-            ticket.landed().await.map_err(storage)?;
-        }
-        self.ticket = None;
-        self.announce();
-        Ok(())
-    }
-
-    fn announce(&self) {
-        self.partition.durable_up_to(self.lsn);
-        self.partition.listeners.ring(&self.written);
-    }
-}
-
-impl Drop for Landing {
-    /// The writer has gone before its write was on disk. Others wait for it all the same.
-    fn drop(&mut self) {
-        let Some(mut ticket) = self.ticket.take() else { return };
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        let landing = Self {
-            partition: self.partition.clone(),
-            lsn: self.lsn,
-            written: std::mem::take(&mut self.written),
-            ticket: None,
-        };
-        runtime.spawn(async move {
-            if ticket.landed().await.is_ok() {
-                landing.announce();
-            }
-        });
     }
 }
 

@@ -3,18 +3,17 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use bytes::Bytes;
 use kv::{Claim, Keyspace, Owner, PartitionId, Stores, View};
 use model::Result;
 use model::epk::EpkRange;
 use model::token::Session;
 use model::{Error, Fault};
-use tokio::sync::watch;
 
 use crate::api::{At, storage};
 use crate::cache::Cache;
-use crate::commit::Writer;
+use crate::commit::{Outlook, Writer};
 use crate::doomed::Doomed;
 use crate::gate::{Remover, State};
 use crate::history::History;
@@ -23,6 +22,7 @@ use crate::index::Indexing;
 use crate::keys::{self, Head, Seam};
 use crate::listen::Listeners;
 use crate::pieces::Piece;
+use crate::signal::Signal;
 
 /// A partition that is open.
 pub(crate) struct Partition {
@@ -36,6 +36,7 @@ pub(crate) struct Partition {
     pub parents: Vec<String>,
     pub(crate) owner: Arc<dyn Owner>,
     pub(crate) writer: Mutex<Writer>,
+    pub(crate) outlook: Arc<ArcSwap<Outlook>>,
     pub(crate) cache: Arc<Cache>,
     /// Decisions that wait for bodies they have to read.
     pub(crate) wants_bodies: AtomicUsize,
@@ -53,11 +54,11 @@ pub(crate) struct Partition {
     /// The state of indexes that was last read from a view, as it is stored.
     indexing: ArcSwapOption<(Bytes, Arc<Indexing>)>,
     /// What the gate is, for those who wait at it.
-    pub(crate) gate: watch::Sender<State>,
+    pub(crate) gate: Signal<State>,
     /// Who waits for changes.
     pub(crate) listeners: Arc<Listeners>,
-    /// Rises when a transaction has ended.
-    pub(crate) released: watch::Sender<u64>,
+    /// Set when a transaction has ended.
+    pub(crate) released: Signal<()>,
     /// Present once others own the keys: whoever lets go of the partition last has its rows removed.
     pub(crate) remover: OnceLock<Remover>,
 }
@@ -108,7 +109,7 @@ impl Partition {
         };
         let doomed = Arc::new(Doomed::read(&*view).await?);
         let dooms = AtomicU64::new(doomed.len() as u64);
-        let writer = Writer::new(head, history, doomed, indexing, view.commit());
+        let (writer, outlook) = Writer::new(head, history, doomed, indexing, view.commit());
         Ok(Arc::new(Self {
             number,
             range,
@@ -116,6 +117,7 @@ impl Partition {
             parents,
             owner,
             writer,
+            outlook,
             cache,
             wants_bodies: AtomicUsize::new(0),
             dooms,
@@ -125,9 +127,9 @@ impl Partition {
             seam,
             pieces,
             indexing: ArcSwapOption::empty(),
-            gate: watch::Sender::new(State::Open),
+            gate: Signal::new(State::Open),
             listeners: Arc::default(),
-            released: watch::Sender::new(0),
+            released: Signal::new(()),
             remover: OnceLock::new(),
         }))
     }

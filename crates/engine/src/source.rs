@@ -388,7 +388,7 @@ impl Source for Snapshot<'_> {
 
 /// The next index rows of a range, without their values.
 fn index_rows(from: Bound<Bytes>, to: Bound<Bytes>, rows: usize) -> kv::Scan {
-    let (keyspace, bytes) = (Keyspace::Index, usize::MAX);
+    let (keyspace, bytes) = (Keyspace::Terms, usize::MAX);
     kv::Scan { keyspace, from, to, reverse: false, rows, bytes, keys_only: true }
 }
 

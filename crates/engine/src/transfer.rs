@@ -82,7 +82,7 @@ impl Transfer {
             (Keyspace::Feed, (Bound::Unbounded, tail.clone())),
             (Keyspace::Log, (logged, tail)),
             (Keyspace::Index, run(keys::TOMBSTONES.0, keys::TOMBSTONES.1)),
-            (Keyspace::Index, run(index::ROWS.0, index::ROWS.1)),
+            (Keyspace::Terms, (Bound::Unbounded, Bound::Unbounded)),
             // Expiries and unique keys lie beside each other.
             (Keyspace::Index, run(keys::EXPIRIES, keys::LOG_BLOCKS.0)),
             (Keyspace::Index, run(keys::DOOMED.0, keys::DOOMED.1)),
@@ -252,7 +252,7 @@ impl Child {
                     *log_blocks.entry(keys::log_block_key(keys::lsn_of(&key)?)).or_default() +=
                         change;
                 }
-                Keyspace::Index | Keyspace::Meta => {}
+                Keyspace::Index | Keyspace::Terms | Keyspace::Meta => {}
             }
             batch.push(match new {
                 Some(value) => Op::Put(keyspace, key, value),
@@ -319,9 +319,7 @@ fn item_key((keyspace, key): &Place, value: &Bytes) -> Result<Bytes> {
         (Keyspace::Index, Some(b't')) => keys::expiring_item(key),
         (Keyspace::Index, Some(b'u')) => Ok(value.clone()),
         (Keyspace::Index, Some(b'x')) => Ok(keys::doomed_prefix(key)),
-        (Keyspace::Index, _) if index::is_row(key) => {
-            index::item_of(key).ok_or_else(|| keys::corrupt("an index row"))
-        }
+        (Keyspace::Terms, _) => index::item_of(key).ok_or_else(|| keys::corrupt("an index row")),
         // A row that nobody has said how to copy must not be lost in silence.
         (Keyspace::Index | Keyspace::Meta, _) => Err(keys::corrupt("a row to copy")),
     }

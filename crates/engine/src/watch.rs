@@ -60,7 +60,7 @@ fn is_under(prefix: &Bytes, (keyspace, key): &Place) -> bool {
     match keyspace {
         Keyspace::Docs => key.starts_with(prefix),
         Keyspace::Index => key.first() == Some(&b'x') && keys::doomed_prefix(key) == *prefix,
-        Keyspace::Feed | Keyspace::Log | Keyspace::Meta => false,
+        Keyspace::Feed | Keyspace::Log | Keyspace::Meta | Keyspace::Terms => false,
     }
 }
 
@@ -90,7 +90,7 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         self.partition.writer().watches.list.retain(|entry| entry.number != self.number);
-        self.partition.released.send_modify(|times| *times += 1);
+        self.partition.released.set(());
     }
 }
 

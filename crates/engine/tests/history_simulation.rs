@@ -363,7 +363,7 @@ async fn recount(store: &Crashing, partition: u64) {
         };
         spaces.push(view.scan(scan).await.unwrap().rows);
     }
-    let [docs, feed, _, index, meta] = &spaces[..] else { panic!("five keyspaces") };
+    let [docs, feed, _, index, meta, _] = &spaces[..] else { panic!("six keyspaces") };
     let u32_at =
         |bytes: &[u8], at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap());
     let u64_at =

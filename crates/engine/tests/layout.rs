@@ -9,10 +9,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use astrarium_engine::{
     ChangesMode, ChangesRead, ChangesStart, Conditions, Container, CreateOptions, Engine, Env,
-    Kind, Link, Options, Page, ReplaceOptions, Scope,
+    Kind, Link, Options, Page, ReplaceOptions, Resource, Scope,
 };
 use kv::{Claim, Crashing, Keyspace, LocalOptions, PartitionId, Scan, Stores};
 use model::partition_key::{Component, PartitionKey};
+use model::throughput::Throughput;
 use model::token::Position;
 use model::{Fault, Result};
 use serde_json::{Map, Value, json};
@@ -396,6 +397,77 @@ async fn more_throughput_makes_more_partitions() {
     account.restart().await;
     a_while().await;
     assert_eq!(account.ids().len(), 4, "what was merged by hand stays so");
+}
+
+/// Throughput that a database shares is carried by each of its containers that have none of
+/// their own.
+#[tokio::test]
+async fn more_shared_throughput_makes_more_partitions() {
+    let mut account = Account::plain().await;
+    let throughput =
+        |ru| CreateOptions { throughput: Some(Throughput::Manual(ru)), ..CreateOptions::default() };
+    let (root, none) = (Link::default(), CreateOptions::default);
+    let body = object(json!({"id": "shared"}));
+    account.engine.create(&root, Kind::Database, body, throughput(400)).await.unwrap();
+    let make = async |engine: &Engine, id: &str, options| {
+        let body =
+            json!({"id": id, "partitionKey": {"paths": ["/pk"], "kind": "Hash", "version": 2}});
+        let database = Link(vec![(Kind::Database, "shared".into())]);
+        engine.create(&database, Kind::Container, object(body), options).await.unwrap();
+    };
+    make(&account.engine, "a", none()).await;
+    make(&account.engine, "b", none()).await;
+    make(&account.engine, "own", throughput(400)).await;
+    fill(&account.engine.container("shared", "a").unwrap(), 1).await;
+    let set = async |engine: &Arc<Engine>, ru: u32| {
+        let database = engine.read(&Link(vec![(Kind::Database, "shared".into())])).unwrap();
+        let offers = engine.list(&Link::default(), Kind::Offer, &Page::default()).unwrap();
+        let is_its = |offer: &&Arc<Resource>| offer.body["offerResourceId"] == json!(database.rid);
+        let offer = offers.resources.iter().find(is_its).unwrap();
+        let mut body = offer.body.clone();
+        body.insert("content".into(), json!({"offerThroughput": ru}));
+        let link = Link(vec![(Kind::Offer, offer.rid.clone())]);
+        engine.replace(&link, body, ReplaceOptions::default()).await.map(drop)
+    };
+    let counts = |engine: &Engine| {
+        ["a", "b", "own"].map(|id| engine.container("shared", id).unwrap().ranges().ranges.len())
+    };
+    set(&account.engine, 20_000).await.unwrap();
+    let locked = set(&account.engine, 30_000).await.unwrap_err();
+    assert_eq!(locked.fault, Fault::Locked);
+    a_while().await;
+    assert_eq!(counts(&account.engine), [2, 2, 1]);
+    make(&account.engine, "late", none()).await;
+    assert_eq!(account.engine.container("shared", "late").unwrap().ranges().ranges.len(), 2);
+    set(&account.engine, 30_000).await.unwrap();
+    // The crash comes before the first split; the next start carries it out.
+    account.restart().await;
+    a_while().await;
+    assert_eq!(counts(&account.engine), [3, 3, 1]);
+    let container = account.engine.container("shared", "a").unwrap();
+    let all = changes(&container, Scope::Everything, ChangesStart::Beginning).await;
+    assert_eq!(all, ["item 0"]);
+}
+
+/// A reader who waits goes on past what is not for it, however much that is, before it waits.
+#[tokio::test]
+async fn who_waits_reads_on_first() {
+    let account = Account::plain().await;
+    let container = account.container();
+    for n in 0..20_050 {
+        put(&container, "others", &format!("other {n}")).await.unwrap();
+    }
+    put(&container, "mine", "item").await.unwrap();
+    let read = ChangesRead {
+        scope: Scope::Key(key("mine")),
+        start: ChangesStart::Beginning,
+        mode: LATEST,
+        items: None,
+    };
+    let page = container.read_changes(&read, None).await.unwrap().result.unwrap();
+    assert!(page.changes.is_empty() && page.more, "a page looks at so many rows and no more");
+    let page = container.await_changes(&read, None, None).await.unwrap().result.unwrap();
+    assert_eq!(page.changes.len(), 1);
 }
 
 #[tokio::test]

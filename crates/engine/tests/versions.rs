@@ -62,6 +62,7 @@ async fn without_a_policy_nothing_is_kept_and_the_refusal_says_how_to_turn_it_on
     assert!(account.rows(Keyspace::Log).await.is_empty());
     assert!(account.rows(Keyspace::Docs).await.is_empty());
     assert!(account.rows(Keyspace::Index).await.is_empty());
+    assert!(account.rows(Keyspace::Terms).await.is_empty());
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::future::ready;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -17,7 +18,7 @@ use tokio::sync::{oneshot, watch};
 use crate::versions::Versions;
 use crate::{
     Claim, CommitNo, Epoch, Error, Keyspace, Limits, Op, Owner, PartitionId, Pending, Result,
-    Stores, Ticket, View,
+    Stores, Then, Ticket, View,
 };
 
 const LIMITS: Limits = Limits { key_bytes: 8 << 10, value_bytes: 5 << 20, batch_bytes: 64 << 20 };
@@ -40,6 +41,8 @@ struct State {
     queue: VecDeque<Queued>,
     epochs: HashMap<PartitionId, Epoch>,
     risen: HashMap<PartitionId, watch::Sender<CommitNo>>,
+    /// Of all that was ever submitted, in its order.
+    submitted: DefaultHasher,
 }
 
 struct Queued {
@@ -47,6 +50,7 @@ struct Queued {
     partition: PartitionId,
     batch: Vec<Op>,
     done: oneshot::Sender<Result<()>>,
+    then: Then,
 }
 
 impl Crashing {
@@ -70,8 +74,15 @@ impl Crashing {
             queue: VecDeque::new(),
             epochs: HashMap::new(),
             risen: HashMap::new(),
+            submitted: DefaultHasher::new(),
         };
         Self { state: Arc::new(Mutex::new(state)), versions: Arc::default() }
+    }
+
+    /// Tells histories apart: two stores to which the same was submitted in the same order have
+    /// the same.
+    pub fn digest(&self) -> u64 {
+        self.state().submitted.finish()
     }
 
     /// Batches that a crash would lose.
@@ -84,10 +95,11 @@ impl Crashing {
     pub fn sync(&self, batches: usize) -> usize {
         let mut state = self.state();
         let count = batches.min(state.queue.len());
-        for _ in 0..count {
-            if let Some(queued) = self.keep_first(&mut state) {
-                let _ = queued.done.send(Ok(()));
-            }
+        let kept: Vec<Queued> = (0..count).filter_map(|_| self.keep_first(&mut state)).collect();
+        drop(state);
+        for queued in kept {
+            let _ = queued.done.send(Ok(()));
+            (queued.then)();
         }
         count
     }
@@ -146,13 +158,14 @@ impl Crashing {
         Ok(())
     }
 
-    fn submit(&self, owner: &CrashingOwner, batch: Vec<Op>) -> Result<Ticket> {
+    fn submit(&self, owner: &CrashingOwner, batch: Vec<Op>, then: Then) -> Result<Ticket> {
         let mut state = self.state();
         state.may_write(owner)?;
         let no = CommitNo(state.last.0 + 1);
         state.last = no;
         let (ticket, done) = Ticket::new(no);
-        state.queue.push_back(Queued { no, partition: owner.partition, batch, done });
+        (owner.partition, &batch).hash(&mut state.submitted);
+        state.queue.push_back(Queued { no, partition: owner.partition, batch, done, then });
         let auto = state.auto;
         drop(state);
         if auto {
@@ -239,9 +252,9 @@ impl Owner for CrashingOwner {
         self.epoch
     }
 
-    fn submit(&self, batch: Vec<Op>) -> Result<Ticket> {
+    fn submit_then(&self, batch: Vec<Op>, then: Then) -> Result<Ticket> {
         LIMITS.check(&batch)?;
-        self.stores.submit(self, batch)
+        self.stores.submit(self, batch, then)
     }
 
     fn published(&self) -> Arc<dyn View> {
@@ -256,7 +269,7 @@ impl Owner for CrashingOwner {
         self.stores.state().may_write(self)?;
         let deletes = self.stores.versions.deletes(self.partition, keyspace, Some(below));
         if !deletes.is_empty() {
-            self.stores.submit(self, deletes)?;
+            self.stores.submit(self, deletes, Box::new(|| {}))?;
         }
         Ok(())
     }

@@ -40,6 +40,9 @@ use tokio::sync::watch;
 /// A future of this crate. Local adapters return one that is ready at once.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
+/// What follows a batch; see [`Owner::submit_then`].
+pub type Then = Box<dyn FnOnce() + Send>;
+
 /// Result of a storage call.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -82,19 +85,23 @@ pub enum Keyspace {
     Feed = 1,
     /// Every version by LSN, for containers that keep them: the all-versions feed.
     Log = 2,
-    /// Secondary index rows.
+    /// Small rows in the order of something else than items: expiries, tombstones, unique keys,
+    /// counts.
     Index = 3,
     /// Everything else: heads, definitions, bookkeeping.
     Meta = 4,
+    /// Rows of secondary indexes: many, short, alike, and only ever scanned.
+    Terms = 5,
 }
 
 impl Keyspace {
     /// All keyspaces, in the order of their numbers.
-    pub const ALL: [Self; 5] = [Self::Docs, Self::Feed, Self::Log, Self::Index, Self::Meta];
+    pub const ALL: [Self; 6] =
+        [Self::Docs, Self::Feed, Self::Log, Self::Index, Self::Meta, Self::Terms];
 }
 
 /// One change inside a batch. Later operations of a batch win over earlier ones.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Op {
     /// Sets a key.
     Put(Keyspace, Bytes, Bytes),
@@ -185,7 +192,14 @@ pub trait Owner: Send + Sync {
     fn epoch(&self) -> Epoch;
 
     /// Takes the next place in the order. Never waits for I/O; [`Error::Busy`] is back-pressure.
-    fn submit(&self, batch: Vec<Op>) -> Result<Ticket>;
+    fn submit(&self, batch: Vec<Op>) -> Result<Ticket> {
+        self.submit_then(batch, Box::new(|| {}))
+    }
+
+    /// The same, and calls `then` once the batch is durable and published and its ticket has been
+    /// answered, whether or not anybody holds that. Not if it fails. Whoever makes batches durable
+    /// calls it, so it must be short.
+    fn submit_then(&self, batch: Vec<Op>, then: Then) -> Result<Ticket>;
 
     /// The newest durable state.
     fn published(&self) -> Arc<dyn View>;
@@ -265,12 +279,7 @@ impl Ticket {
     }
 
     /// Waits until the batch is durable and published.
-    pub async fn durable(mut self) -> Result<()> {
-        self.landed().await
-    }
-
-    /// As [`Ticket::durable`], for a caller that may stop waiting and go on later. Once only.
-    pub async fn landed(&mut self) -> Result<()> {
-        (&mut self.done).await.unwrap_or(Err(Error::Closed))
+    pub async fn durable(self) -> Result<()> {
+        self.done.await.unwrap_or(Err(Error::Closed))
     }
 }

@@ -30,6 +30,7 @@ mod recent;
 mod reclaim;
 mod recover;
 mod repair;
+mod runs;
 mod scan;
 mod segment;
 mod spare;
@@ -64,13 +65,13 @@ use self::trim::Trim;
 use self::view::LocalView;
 use crate::{
     Claim, CommitNo, Epoch, Error, Keyspace, Limits, Op, Owner, PartitionId, Pending, Result,
-    Stores, Ticket, View,
+    Stores, Then, Ticket, View,
 };
 
 pub use self::file::Faults;
 
 /// The layout that this build reads and writes.
-const FORMAT: &str = "astrarium store, format 2\n";
+const FORMAT: &str = "astrarium store, format 3\n";
 
 const LIMITS: Limits = Limits { key_bytes: 8 << 10, value_bytes: 5 << 20, batch_bytes: 64 << 20 };
 
@@ -264,7 +265,11 @@ impl Local {
                 if ops.is_empty() {
                     break;
                 }
-                self.shared.queue.submit(&partition, epoch, Body::of(&ops))?.durable().await?;
+                self.shared
+                    .queue
+                    .submit(&partition, epoch, Body::of(&ops), Box::new(|| {}))?
+                    .durable()
+                    .await?;
             }
         }
         self.shared.chores.look();
@@ -342,9 +347,9 @@ impl Owner for LocalOwner {
         self.epoch
     }
 
-    fn submit(&self, batch: Vec<Op>) -> Result<Ticket> {
+    fn submit_then(&self, batch: Vec<Op>, then: Then) -> Result<Ticket> {
         LIMITS.check(&batch)?;
-        self.shared.queue.submit(&self.partition, self.epoch, Body::of(&batch))
+        self.shared.queue.submit(&self.partition, self.epoch, Body::of(&batch), then)
     }
 
     fn published(&self) -> Arc<dyn View> {

@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::{Claim, Epoch, Error, Keyspace, Op, Owner, PartitionId, Scan, Stores, Ticket, View};
+use crate::{
+    Claim, Epoch, Error, Keyspace, Op, Owner, PartitionId, Scan, Stores, Then, Ticket, View,
+};
 
 /// An adapter under test.
 pub trait Subject {
@@ -52,6 +54,7 @@ pub async fn all(make: impl Fn() -> Box<dyn Subject>) {
     former_owners_are_fenced(&mut *make()).await;
     scans_are_in_byte_order(&mut *make()).await;
     the_last_operation_of_a_batch_wins(&mut *make()).await;
+    what_follows_a_batch_is_called_once_it_can_be_read(&mut *make()).await;
     rows_deleted_once_stay_deleted(&mut *make()).await;
     partitions_are_apart(&mut *make()).await;
     too_large_is_refused(&mut *make()).await;
@@ -182,7 +185,7 @@ pub async fn scans_are_in_byte_order(subject: &mut dyn Subject) {
     let mut owner = open(subject, ONE).await;
     for round in 0..40 {
         for _ in 0..8 {
-            let space = Keyspace::ALL[dice.below(5) as usize];
+            let space = Keyspace::ALL[dice.below(6) as usize];
             let batch: Vec<Op> = (0..25).map(|_| random_op(&mut dice, space)).collect();
             let known = model.entry(space).or_default();
             batch.iter().for_each(|op| apply(known, op));
@@ -229,10 +232,15 @@ async fn check_scan(
         expected.iter_mut().for_each(|row| row.1 = Bytes::new());
     }
     assert_eq!(drain(view, scan).await, expected);
-    let wanted: Vec<Bytes> = (0..10).map(|_| random_key(dice)).collect();
-    let values = view.get_many(space, &wanted).await.unwrap();
-    let known: Vec<_> = wanted.iter().map(|key| model.get(key).cloned()).collect();
-    assert_eq!(values, known);
+    // As they come; in order, with much or little between them; some twice.
+    let mut wanted: Vec<Bytes> = (0..10).map(|_| random_key(dice)).collect();
+    for more in [10, 40, 0] {
+        let values = view.get_many(space, &wanted).await.unwrap();
+        let known: Vec<_> = wanted.iter().map(|key| model.get(key).cloned()).collect();
+        assert_eq!(values, known);
+        wanted.extend((0..more).map(|_| random_key(dice)));
+        wanted.sort();
+    }
 }
 
 pub async fn the_last_operation_of_a_batch_wins(subject: &mut dyn Subject) {
@@ -250,6 +258,24 @@ pub async fn the_last_operation_of_a_batch_wins(subject: &mut dyn Subject) {
         let expected = vec![(bytes(b"a"), bytes(b"2")), (bytes(b"c"), bytes(b"3"))];
         assert_eq!(rows(&*owner.published(), space).await, expected);
     }
+}
+
+/// And never if the batch fails, as one of a fenced owner does.
+pub async fn what_follows_a_batch_is_called_once_it_can_be_read(subject: &mut dyn Subject) {
+    let owner = open(subject, ONE).await;
+    let (called, mut calls) = tokio::sync::mpsc::unbounded_channel();
+    let then = || -> Then {
+        let (owner, called) = (owner.clone(), called.clone());
+        Box::new(move || called.send(owner.published().commit()).unwrap())
+    };
+    let ticket = owner.submit_then(vec![put(Keyspace::Docs, "a", "1")], then()).unwrap();
+    let no = ticket.no();
+    // Nobody has to wait for the ticket.
+    drop(ticket);
+    assert!(calls.recv().await.unwrap() >= no);
+    let _newer = open(subject, ONE).await;
+    assert!(owner.submit_then(vec![put(Keyspace::Docs, "a", "2")], then()).is_err());
+    assert!(calls.try_recv().is_err());
 }
 
 /// A row that is deleted and put again within one batch, or one group, has still been put once

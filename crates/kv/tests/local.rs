@@ -323,7 +323,7 @@ async fn an_unknown_format_is_refused() {
     drop(open(dir.path()).unwrap());
     std::fs::write(dir.path().join("FORMAT"), "astrarium store, format 9\n").unwrap();
     let Err(Error::Refused(message)) = open(dir.path()) else { panic!("opened") };
-    assert!(message.contains("format 9") && message.contains("format 2"), "{message}");
+    assert!(message.contains("format 9") && message.contains("format 3"), "{message}");
 }
 
 fn figure(store: &Local, name: &str) -> u64 {

@@ -51,8 +51,8 @@ impl<'a> Item<'a> {
     }
 
     /// Appends the stored form: the members as they were sent, without the system properties
-    /// among them, then ours.
-    pub fn write(&self, stamp: &Stamp<'_>, out: &mut Vec<u8>) -> Result<()> {
+    /// among them, then ours. Returns where in `out` ours begin.
+    pub fn write(&self, stamp: &Stamp<'_>, out: &mut Vec<u8>) -> Result<usize> {
         let start = out.len();
         out.reserve(
             self.document.text().len() + STAMP_BYTES + stamp.rid.len() + stamp.self_link.len(),
@@ -62,6 +62,7 @@ impl<'a> Item<'a> {
         if out.len() > start + 1 {
             out.push(b',');
         }
+        let stamped = out.len();
         stamp.write_into(out);
         out.push(b'}');
         let bytes = out.len() - start;
@@ -72,7 +73,7 @@ impl<'a> Item<'a> {
                 format!("the item has {bytes} bytes, the limit is {ITEM_BYTES}; make it smaller"),
             ));
         }
-        Ok(())
+        Ok(stamped)
     }
 
     /// Members that follow each other are copied as one slice, with what stands between them.

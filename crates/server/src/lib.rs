@@ -6,6 +6,7 @@
 //! anything about stored data.
 
 pub mod activity_id;
+mod ahead;
 pub mod ask;
 pub mod auth;
 pub mod consistency;
@@ -90,6 +91,7 @@ pub struct Server {
     certificate: Option<Bytes>,
     bodies: http::body::Budget,
     connections: Arc<Semaphore>,
+    ahead: ahead::Ahead,
     stopping: watch::Sender<bool>,
 }
 
@@ -111,6 +113,7 @@ impl Server {
             certificate,
             bodies: http::body::Budget::new(options.body_memory_bytes),
             connections: Arc::new(Semaphore::new(options.connections_max)),
+            ahead: ahead::Ahead::default(),
             stopping: watch::Sender::new(false),
             options,
         })

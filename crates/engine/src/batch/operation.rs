@@ -13,6 +13,7 @@ use crate::item::{
     Delete, Key, Mode, Put, Written, body_of, check_conditions, check_identity, not_found,
 };
 use crate::keys::Slot;
+use crate::partition::Partition;
 use crate::patch::Patch;
 
 /// An operation that was understood.
@@ -31,14 +32,19 @@ pub(super) struct Read<'a> {
 }
 
 impl<'a> Prepared<'a> {
-    pub fn new(key: &'a Key<'a>, operation: &'a BatchOperation) -> Result<Self> {
+    pub fn new(
+        key: &'a Key<'a>,
+        operation: &'a BatchOperation,
+        partition: &Partition,
+    ) -> Result<Self> {
         let BatchOperation { kind, id, body, conditions, .. } = operation;
         let named =
             || id.as_deref().ok_or_else(|| Error::bad_request(format!("a {kind:?} needs an 'id'")));
         let put = |mode: Mode, id: Option<&str>| {
             let item = Item::parse(body)?;
             check_identity(key, &item, id)?;
-            Ok(Self::Put(Box::new(Put::new(mode, key, item, conditions))))
+            let put = Put::new(mode, key, item, conditions).prepared_for(partition);
+            Ok(Self::Put(Box::new(put)))
         };
         match kind {
             BatchKind::Create => put(Mode::Create, None),

@@ -31,8 +31,8 @@ use crate::{Container, Kind, offer};
 struct Change {
     put: Vec<Entry>,
     remove: Vec<Arc<Entry>>,
-    /// A container, and how many partitions it is to get.
-    scale: Option<(Arc<Container>, usize)>,
+    /// Containers, and how many partitions each of them is to get.
+    scale: (Vec<Arc<Container>>, usize),
 }
 
 impl Engine {
@@ -156,9 +156,13 @@ impl Engine {
         let removed = change.remove.iter().filter(|entry| entry.container.is_some());
         let unscaled = offers.chain(removed.map(|entry| entry.resource.rid.as_str()));
         batch.extend(unscaled.map(record::remove_scaling));
-        let scale = change.scale.as_ref();
-        batch
-            .extend(scale.map(|(container, wanted)| record::put_scaling(container.rid(), *wanted)));
+        let offers = change.put.iter().filter(|entry| entry.resource.kind == Kind::Offer);
+        for container in offers.flat_map(|entry| self.provisioned(&entry.resource)) {
+            batch.push(record::remove_scaling(container.rid()));
+        }
+        let (containers, wanted) = &change.scale;
+        let scale = containers.iter();
+        batch.extend(scale.map(|container| record::put_scaling(container.rid(), *wanted)));
         self.submit(batch).await?;
         for entry in change.remove.iter().filter_map(|entry| entry.container.as_ref()) {
             entry.mark_deleted();
@@ -239,13 +243,15 @@ impl Engine {
         let resource = Arc::new(Resource { etag, ts, body, ..(**old).clone() });
         let highest = entry.highest.max(throughput.ru_per_second());
         let revised = Entry { resource: resource.clone(), highest, ..entry.duplicate() };
-        let scale = self.to_scale(old, throughput.partitions());
-        let change = Change { put: vec![revised], scale: scale.clone(), ..Change::default() };
+        let wanted = throughput.partitions();
+        let grown = self.to_scale(old, wanted);
+        let scale = (grown.clone(), wanted);
+        let change = Change { put: vec![revised], scale, ..Change::default() };
         self.change(counters, change).await?;
         if let Some(rate) = &entry.rate {
             rate.set(throughput.ru_per_second());
         }
-        if let Some((container, wanted)) = scale {
+        for container in grown {
             self.scale(container, wanted);
         }
         Ok(resource)
@@ -358,7 +364,8 @@ impl Engine {
         offer: Option<&Entry>,
     ) -> Result<Entry> {
         let definition = ContainerDefinition::from_stored(&resource.body)?;
-        let pieces = match offer {
+        let shared = self.state().offer_of(&database.resource.rid);
+        let pieces = match offer.or(shared.as_deref()) {
             // All hashes of version 1 begin alike, so cutting the key space evenly cuts off nothing.
             Some(offer) if definition.partition_key.version > 1 => {
                 offer::throughput_of(&offer.resource)?.partitions()
@@ -367,9 +374,7 @@ impl Engine {
         };
         let records = new_partitions(counters, pieces);
         let partitions = state::open_partitions(&records, &*self.stores, &self.cache).await?;
-        let shared =
-            self.state().offer_of(&database.resource.rid).and_then(|offer| offer.rate.clone());
-        let rate: Option<Arc<Rate>> = offer.map_or(shared, |offer| offer.rate.clone());
+        let rate: Option<Arc<Rate>> = offer.or(shared.as_deref()).and_then(|one| one.rate.clone());
         let resource = Arc::new(resource);
         let container = Container::new(Opened {
             rid: ContainerRid::parse(&resource.rid).expect("the rid was just made"),

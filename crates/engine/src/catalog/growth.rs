@@ -14,7 +14,7 @@ use crate::api::Resource;
 use crate::catalog::layout::Otherwise;
 use crate::catalog::{Engine, record};
 use crate::partition::Partition;
-use crate::{Container, cut, offer};
+use crate::{Container, Kind, cut, offer};
 
 /// Commits of a container between two looks at its size.
 const COMMITS_BETWEEN: u64 = 64;
@@ -85,23 +85,28 @@ impl Engine {
         tokio::spawn(split_grown(Arc::downgrade(self), grown));
     }
 
-    /// The container that an offer is for, and how many partitions it must get for a throughput;
-    /// `None` when it has enough, or is not alone with its throughput.
-    pub(super) fn to_scale(
-        &self,
-        offer: &Resource,
-        partitions: usize,
-    ) -> Option<(Arc<Container>, usize)> {
-        let rid = offer::resource_of(offer)?;
-        let container = self.state().by_rid(rid)?.container.clone()?;
-        (container.partitions().len() < partitions).then_some((container, partitions))
+    /// The containers that an offer is for: one, or all of a database that have none of their own.
+    pub(super) fn provisioned(&self, offer: &Resource) -> Vec<Arc<Container>> {
+        let state = self.state();
+        let target = offer::resource_of(offer).and_then(|rid| state.by_rid(rid));
+        let Some(target) = target else { return Vec::new() };
+        let children = state.children(Kind::Container, &target.resource.rid);
+        let sharing = children.iter().filter(|one| state.offer_of(&one.resource.rid).is_none());
+        let containers = sharing.chain([target]).filter_map(|entry| entry.container.clone());
+        containers.collect()
+    }
+
+    /// Those of them that have fewer partitions than a throughput takes.
+    pub(super) fn to_scale(&self, offer: &Resource, partitions: usize) -> Vec<Arc<Container>> {
+        let mut containers = self.provisioned(offer);
+        containers.retain(|container| container.partitions().len() < partitions);
+        containers
     }
 
     /// Refuses to change a throughput while the last change is being carried out.
     pub(super) fn check_not_scaling(&self, offer: &Resource) -> Result<()> {
-        let entry = offer::resource_of(offer).and_then(|rid| self.state().by_rid(rid).cloned());
-        let container = entry.and_then(|entry| entry.container.clone());
-        if container.is_some_and(|container| container.scaling.load(Ordering::Acquire)) {
+        let mut containers = self.provisioned(offer).into_iter();
+        if containers.any(|container| container.scaling.load(Ordering::Acquire)) {
             return Err(Error::new(
                 Fault::Locked,
                 "the last change of the throughput is being carried out: partitions are being \

@@ -13,8 +13,8 @@ use crate::api::storage;
 use crate::keys::{self, Change, Seam};
 use crate::version::Version;
 
-/// Rows of one scan.
-const CHUNK_ROWS: usize = 1_000;
+/// Rows of one scan: a page of a thousand, and the row behind it that tells where it ends.
+const CHUNK_ROWS: usize = 1_024;
 /// Blocks looked up at once.
 const CHUNK_BLOCKS: usize = 256;
 /// A reader this close to the end looks for no blocks: there is nothing much to step over.
@@ -91,6 +91,12 @@ impl Merged {
 
     /// The next row. `rows` is how many the caller may still want.
     pub async fn next(&mut self, view: &dyn View, rows: usize) -> Result<Option<Row>> {
+        if let [stream] = &mut self.streams[..] {
+            let kind = stream.kind;
+            let Some((key, stored)) = stream.next(view, rows).await? else { return Ok(None) };
+            let place = if kind == Kind::Live { key } else { kind.place(&key) };
+            return Ok(Some(Row { kind, lsn: keys::lsn_of(&place)?, place, stored }));
+        }
         let mut first: Option<(usize, Bytes)> = None;
         for (n, stream) in self.streams.iter_mut().enumerate() {
             let Some(place) = stream.peek(view, rows).await? else { continue };
@@ -124,14 +130,28 @@ impl Stream {
 
     /// The place of the next row, which is then there to be taken.
     async fn peek(&mut self, view: &dyn View, rows: usize) -> Result<Option<Bytes>> {
+        self.fill(view, rows).await?;
+        Ok(self.rows.peek().map(|(key, _)| self.kind.place(key)))
+    }
+
+    /// The next row, with its key.
+    async fn next(&mut self, view: &dyn View, rows: usize) -> Result<Option<(Bytes, Bytes)>> {
+        if self.rows.len() == 0 {
+            self.fill(view, rows).await?;
+        }
+        Ok(self.rows.next())
+    }
+
+    /// Reads on until there is a row, or no more.
+    async fn fill(&mut self, view: &dyn View, rows: usize) -> Result<()> {
         loop {
-            if let Some((key, _)) = self.rows.peek() {
-                return Ok(Some(self.kind.place(key)));
+            if self.rows.peek().is_some() {
+                return Ok(());
             }
             let Some((from, to)) = self.run.take() else {
                 self.run = self.runs.next(view).await?;
                 if self.run.is_none() {
-                    return Ok(None);
+                    return Ok(());
                 }
                 continue;
             };

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use kv::{Keyspace, Scan, View};
 use model::Result;
 
-use super::{key, terms};
+use super::terms;
 use crate::Container;
 use crate::api::storage;
 use crate::item::body_of;
@@ -33,11 +33,10 @@ impl Container {
             return Ok(Vec::new());
         }
         let (_, view) = partition.view();
-        let run = (Bound::Included(key::ROWS.0), Bound::Excluded(key::ROWS.1));
-        let rows = all(&*view, Keyspace::Index, run).await?;
+        let everything = (Bound::Unbounded, Bound::Unbounded);
+        let rows = all(&*view, Keyspace::Terms, everything.clone()).await?;
         let mut found: BTreeSet<(Bytes, Bytes)> = rows.into_iter().collect();
         let mut faults = Vec::new();
-        let everything = (Bound::Unbounded, Bound::Unbounded);
         for (item_key, stored) in all(&*view, Keyspace::Docs, everything).await? {
             let Some(row) = Slot::item(Some(&stored))? else { continue };
             let stored = view.get(Keyspace::Feed, &row.feed_key()).await.map_err(storage)?;

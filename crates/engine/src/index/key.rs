@@ -37,11 +37,8 @@ pub(crate) const WORD: u8 = b'f';
 /// Rows of vector indexes.
 pub(crate) const VECTOR: u8 = b'e';
 
-/// Where index rows begin and end in `Index`.
-pub(crate) const ROWS: (Bytes, Bytes) = (Bytes::from_static(b"e"), Bytes::from_static(b"k"));
-
 /// Bytes of a text that are kept; what follows is found in the item.
-pub(crate) const TEXT_BYTES: usize = 256;
+pub(crate) const TEXT_BYTES: usize = 128;
 /// The end of a text that was cut; whole ones end in two zeros.
 const CUT: [u8; 2] = [0, 1];
 /// What a zero within a text is followed by.
@@ -49,11 +46,6 @@ const ESCAPE: u8 = 0xFF;
 
 /// Kind and path.
 const HEAD_BYTES: usize = 9;
-
-/// Whether a key of `Index` is that of an index row.
-pub(crate) fn is_row(key: &[u8]) -> bool {
-    ROWS.0[..] <= *key && *key < ROWS.1[..]
-}
 
 /// A path, as rows know it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

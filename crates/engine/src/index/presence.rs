@@ -179,7 +179,7 @@ impl Partition {
         let mut rows = 0;
         loop {
             let scan = Scan {
-                keyspace: Keyspace::Index,
+                keyspace: Keyspace::Terms,
                 from,
                 to: to.clone(),
                 reverse: false,

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use bytes::Bytes;
+use model::item::is_system_property;
 use model::json::{self, Cursor, Kind};
 use model::policy::{IndexRules, Place};
 use model::{Error, Fault, Result};
@@ -30,6 +31,15 @@ pub(crate) type Row = (Bytes, Bytes);
 
 /// The index rows of an item, in order, each once.
 pub(crate) fn rows(indexes: &Indexes, item_key: &[u8], body: &[u8]) -> Result<Vec<Row>> {
+    walk(indexes, item_key, body, false)
+}
+
+/// The same for an item as it was sent, without the members that the server sets.
+pub(super) fn own_rows(indexes: &Indexes, item_key: &[u8], sent: &[u8]) -> Result<Vec<Row>> {
+    walk(indexes, item_key, sent, true)
+}
+
+fn walk(indexes: &Indexes, item_key: &[u8], body: &[u8], own: bool) -> Result<Vec<Row>> {
     if indexes.rules.none {
         return Ok(Vec::new());
     }
@@ -37,6 +47,7 @@ pub(crate) fn rows(indexes: &Indexes, item_key: &[u8], body: &[u8]) -> Result<Ve
     let mut walk = Walk {
         rules: &indexes.rules,
         item_key,
+        own,
         keys: Vec::with_capacity(2 * body.len()),
         ends: Vec::with_capacity(32),
         values: Vec::new(),
@@ -83,6 +94,8 @@ impl World for Timeless {
 struct Walk<'a> {
     rules: &'a IndexRules,
     item_key: &'a [u8],
+    /// Members that the server sets are passed over.
+    own: bool,
     /// The keys so far, one behind the other.
     keys: Vec<u8>,
     ends: Vec<usize>,
@@ -196,7 +209,7 @@ impl<'a> Walk<'a> {
                 *cursor = begin;
                 return self.object_with_doubles(cursor, place, path, sorted);
             }
-            if path == PathId::ROOT && self.rules.computed_named(&name).is_some() {
+            if path == PathId::ROOT && self.is_passed_over(&name) {
                 cursor.take();
                 continue;
             }
@@ -228,7 +241,7 @@ impl<'a> Walk<'a> {
         }
         let mut names = Vec::with_capacity(last.len());
         for (name, mut value) in last {
-            if path == PathId::ROOT && self.rules.computed_named(&name).is_some() {
+            if path == PathId::ROOT && self.is_passed_over(&name) {
                 continue;
             }
             let from = self.sorts.len();
@@ -240,6 +253,11 @@ impl<'a> Walk<'a> {
         }
         let digest = self.object_digest(names);
         self.contents(Type::Object, digest, mark, place, path, sorted)
+    }
+
+    /// Whether a member of the item itself has another meaning than the value it has here.
+    fn is_passed_over(&self, name: &str) -> bool {
+        (self.own && is_system_property(name)) || self.rules.computed_named(name).is_some()
     }
 
     /// The digest of an object whose members left their sort keys behind.

@@ -23,6 +23,7 @@ use super::format::{
     SegmentKind,
 };
 use super::recent::{Recent, State, Value};
+use super::runs::Gathered;
 use super::segment::{Placed, Segment, SegmentSet};
 use super::tree::{Account, Applied, Pointer, Tree};
 use crate::{CommitNo, Epoch, Error, Keyspace, PartitionId, Result};
@@ -158,9 +159,13 @@ impl Applier {
         let Some(last) = records.last() else { return Ok(()) };
         self.know(segment);
         self.begin();
+        let mut terms = Gathered::default();
         for record in records {
-            self.apply_record(segment, record)?;
+            self.apply_record(segment, record, &mut terms)?;
             self.journal_bytes += u64::from(record.header.body_bytes);
+        }
+        if !terms.is_empty() {
+            self.layers[0].add_terms(terms.into_run(self.state), self.oldest());
         }
         self.account(segment.id()).used = last.end();
         let applied =
@@ -312,7 +317,12 @@ impl Applier {
         });
     }
 
-    fn apply_record(&mut self, segment: &Arc<Segment>, record: &Placed) -> Result<()> {
+    fn apply_record(
+        &mut self,
+        segment: &Arc<Segment>,
+        record: &Placed,
+        terms: &mut Gathered,
+    ) -> Result<()> {
         let partition = PartitionId(record.header.partition);
         if record.header.kind == RecordKind::Claim {
             self.epochs.insert(partition, Epoch(record.header.epoch));
@@ -320,9 +330,16 @@ impl Applier {
             return Ok(());
         }
         for row in Rows::of(&record.body) {
-            let row = row.ok_or_else(|| {
-                segment.corrupt(u64::from(record.at), "holds a record that cannot be read")
-            })?;
+            let unreadable =
+                || segment.corrupt(u64::from(record.at), "holds a record that cannot be read");
+            let row = row.ok_or_else(unreadable)?;
+            if row.keyspace == Keyspace::Terms {
+                let (before, after) = row.shared;
+                let key = (before, row.key(&record.body), after);
+                let value = (row.change == Change::Put).then(|| row.value(&record.body));
+                terms.add(partition, key, value).ok_or_else(unreadable)?;
+                continue;
+            }
             let key = prefixed(partition, row.key(&record.body));
             match (row.keyspace, row.change) {
                 (Keyspace::Feed | Keyspace::Log, _) => {

@@ -71,6 +71,7 @@ impl Finish {
             self.queue.free(entry.bytes());
             // Nobody has to wait for a ticket.
             let _ = entry.done.send(Ok(()));
+            (entry.then)();
         }
     }
 

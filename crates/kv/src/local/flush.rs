@@ -112,7 +112,7 @@ pub(crate) fn spawn(flusher: Arc<Flusher>) -> io::Result<JoinHandle<()>> {
 
 /// Writes a layer, and all that belongs to it, to the tree.
 pub(crate) fn write(tree: &Tree, sealed: &Sealed) -> Result<()> {
-    for keyspace in [Keyspace::Docs, Keyspace::Index, Keyspace::Meta] {
+    for keyspace in [Keyspace::Docs, Keyspace::Index, Keyspace::Meta, Keyspace::Terms] {
         tree.take_in(keyspace, &sealed.layer)?;
     }
     let pointed = [Keyspace::Feed, Keyspace::Log];

@@ -7,6 +7,8 @@
 //!   written, so a broken record in front of a later group is damage, while a broken record
 //!   in the last group is only a write that was never acknowledged.
 //! - Nothing here trusts a length before it is checked against the bytes at hand.
+//! - A row of [`Keyspace::Terms`] holds only what tells its key from the one before it in the
+//!   same body: rows of one item begin and end alike, and would outweigh the item otherwise.
 
 use bytes::Bytes;
 
@@ -159,12 +161,25 @@ impl Body {
     }
 
     pub(crate) fn of(ops: &[Op]) -> Self {
-        let total: usize = ops.iter().map(encoded_bytes).sum();
-        let mut out = Vec::with_capacity(total);
+        let mut out = Vec::with_capacity(ops.iter().map(encoded_bytes_max).sum());
+        let mut last_term: &[u8] = &[];
         for op in ops {
-            push_op(&mut out, op);
+            match op {
+                Op::Put(Keyspace::Terms, key, value) => {
+                    push_term(&mut out, Change::Put, (last_term, key), value);
+                    last_term = key;
+                }
+                Op::Delete(Keyspace::Terms, key) => {
+                    push_term(&mut out, Change::Delete, (last_term, key), &[]);
+                    last_term = key;
+                }
+                Op::DeleteOnce(Keyspace::Terms, key) => {
+                    push_term(&mut out, Change::DeleteOnce, (last_term, key), &[]);
+                    last_term = key;
+                }
+                _ => push_op(&mut out, op),
+            }
         }
-        debug_assert_eq!(out.len(), total);
         Self { crc: crc32fast::hash(&out), bytes: Bytes::from(out) }
     }
 }
@@ -182,6 +197,9 @@ pub(crate) enum Change {
 pub(crate) struct Row {
     pub change: Change,
     pub keyspace: Keyspace,
+    /// How many bytes the key has in common with the last one of [`Keyspace::Terms`], at its
+    /// beginning and at its end.
+    pub shared: (usize, usize),
     key_at: usize,
     key_bytes: usize,
     pub value_at: usize,
@@ -190,6 +208,7 @@ pub(crate) struct Row {
 }
 
 impl Row {
+    /// The key, or what of it stands here: without what it shares.
     pub(crate) fn key<'a>(&self, body: &'a [u8]) -> &'a [u8] {
         &body[self.key_at..self.key_at + self.key_bytes]
     }
@@ -214,24 +233,34 @@ impl<'a> Rows<'a> {
         let tag = *self.body.get(self.at)?;
         let keyspace = *Keyspace::ALL.get(usize::from(tag & 0x0f))?;
         let change = match tag >> 4 {
-            0 => Change::Put,
+            0 | PUT_EMPTY => Change::Put,
             1 => Change::Delete,
             2 => Change::DeleteOnce,
             _ => return None,
         };
         let key_bytes = usize::from(u16_at(self.body, self.at + 1)?);
         let mut key_at = self.at + 3;
+        let mut shared = (0, 0);
+        if keyspace == Keyspace::Terms {
+            shared =
+                (usize::from(*self.body.get(key_at)?), usize::from(*self.body.get(key_at + 1)?));
+            key_at += 2;
+        }
         let (mut value_bytes, mut value_crc) = (0, 0);
-        if change == Change::Put {
+        if tag >> 4 == 0 {
             value_bytes = u32_at(self.body, key_at)? as usize;
-            value_crc = u32_at(self.body, key_at + 4)?;
-            key_at += 8;
+            key_at += 4;
+            if keyspace != Keyspace::Terms {
+                value_crc = u32_at(self.body, key_at)?;
+                key_at += 4;
+            }
         }
         let value_at = key_at + key_bytes;
         self.at = value_at + value_bytes;
         (self.at <= self.body.len()).then_some(Row {
             change,
             keyspace,
+            shared,
             key_at,
             key_bytes,
             value_at,
@@ -256,7 +285,10 @@ impl Iterator for Rows<'_> {
     }
 }
 
-fn encoded_bytes(op: &Op) -> usize {
+/// What stands above the keyspace in the tag of a put without a value.
+const PUT_EMPTY: u8 = 3;
+
+fn encoded_bytes_max(op: &Op) -> usize {
     match op {
         Op::Put(_, key, value) => 11 + key.len() + value.len(),
         Op::Delete(_, key) | Op::DeleteOnce(_, key) => 3 + key.len(),
@@ -280,6 +312,42 @@ fn push_op(out: &mut Vec<u8>, op: &Op) {
     } else {
         out.extend_from_slice(key);
     }
+}
+
+fn push_term(out: &mut Vec<u8>, change: Change, (last, key): (&[u8], &[u8]), value: &[u8]) {
+    let change = match change {
+        Change::Put if value.is_empty() => PUT_EMPTY,
+        Change::Put => 0,
+        Change::Delete => 1,
+        Change::DeleteOnce => 2,
+    };
+    let (before, after) = shared(last, key);
+    let own = &key[before..key.len() - after];
+    out.push(Keyspace::Terms as u8 | change << 4);
+    out.extend_from_slice(&(own.len() as u16).to_le_bytes());
+    out.extend_from_slice(&[before as u8, after as u8]);
+    if change == 0 {
+        out.extend_from_slice(&(value.len() as u32).to_le_bytes());
+    }
+    out.extend_from_slice(own);
+    out.extend_from_slice(value);
+}
+
+/// What two keys have in common at their beginnings and at their ends.
+fn shared(a: &[u8], b: &[u8]) -> (usize, usize) {
+    let most = a.len().min(b.len()).min(usize::from(u8::MAX));
+    let before = alike(a[..most].chunks_exact(8), b[..most].chunks_exact(8));
+    let before = before + (before..most).take_while(|i| a[*i] == b[*i]).count();
+    let most = (a.len().min(b.len()) - before).min(usize::from(u8::MAX));
+    let (a, b) = (&a[a.len() - most..], &b[b.len() - most..]);
+    let after = alike(a.rchunks_exact(8), b.rchunks_exact(8));
+    let after = after + (after..most).take_while(|i| a[most - 1 - i] == b[most - 1 - i]).count();
+    (before, after)
+}
+
+/// How many bytes are equal, in whole chunks of eight: those are compared at once.
+fn alike<'a>(a: impl Iterator<Item = &'a [u8]>, b: impl Iterator<Item = &'a [u8]>) -> usize {
+    8 * a.zip(b).take_while(|(a, b)| a == b).count()
 }
 
 fn header_crc(head: &[u8], salt: u64) -> u32 {
@@ -319,6 +387,36 @@ mod tests {
         assert_eq!(rows[0].value_crc, crc32fast::hash(b"value"));
         assert_eq!((rows[1].change, rows[1].keyspace), (Change::Delete, Keyspace::Meta));
         assert_eq!((rows[2].change, rows[2].key(&body.bytes)), (Change::DeleteOnce, &b"gone"[..]));
+    }
+
+    #[test]
+    fn terms_hold_what_tells_them_from_the_last_one() {
+        let keys: [&[u8]; 5] = [b"path-1 item", b"path-23 item", b"path-2", b"", b"x"];
+        let put = |key: &&'static [u8]| {
+            let value = if key.is_empty() { &b"value"[..] } else { b"" };
+            Op::Put(Keyspace::Terms, Bytes::from_static(key), Bytes::from_static(value))
+        };
+        let mut ops: Vec<Op> = keys.iter().map(put).collect();
+        ops.insert(1, Op::Delete(Keyspace::Meta, Bytes::from_static(b"between")));
+        ops.push(Op::Delete(Keyspace::Terms, Bytes::from_static(b"xy")));
+        let body = Body::of(&ops);
+        let rows = Rows::of(&body.bytes).map(|row| row.unwrap());
+        let rows: Vec<Row> = rows.filter(|row| row.keyspace == Keyspace::Terms).collect();
+        let mut last: Vec<u8> = Vec::new();
+        let mut read = Vec::new();
+        for row in &rows {
+            let (before, after) = row.shared;
+            last = [&last[..before], row.key(&body.bytes), &last[last.len() - after..]].concat();
+            read.push(last.clone());
+        }
+        assert_eq!(read, [&keys[..], &[&b"xy"[..]]].concat());
+        assert_eq!(rows[1].key(&body.bytes), b"23");
+        assert_eq!(rows[3].value(&body.bytes), b"value");
+        assert_eq!((rows[4].change, rows[5].change), (Change::Put, Change::Delete));
+        for cut in 1..body.bytes.len() {
+            // A cut between two rows is found by the checksum alone.
+            let _ = Rows::of(&body.bytes[..cut]).count();
+        }
     }
 
     #[test]

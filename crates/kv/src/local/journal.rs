@@ -27,7 +27,7 @@ const SMALL_BYTES: u32 = 256 << 10;
 /// part of one that is not in memory would have to read it first.
 pub(crate) const PAGE_BYTES: usize = 4096;
 /// Memory kept for the next group.
-const BUFFER_KEPT_BYTES: usize = 1 << 20;
+const BUFFER_KEPT_BYTES: usize = 4 << 20;
 
 /// What stays the same for all segments of a store.
 pub(crate) struct Ground {

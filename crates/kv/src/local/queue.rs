@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{oneshot, watch};
 
 use super::format::{Body, RECORD_HEADER_BYTES, RecordKind};
-use crate::{Claim, CommitNo, Epoch, Error, PartitionId, Result, Ticket};
+use crate::{Claim, CommitNo, Epoch, Error, PartitionId, Result, Then, Ticket};
 
 /// Most bytes that are written and synced at once.
 const GROUP_BYTES: usize = 16 << 20;
@@ -42,6 +42,7 @@ pub(crate) struct Entry {
     pub epoch: Epoch,
     pub body: Body,
     pub done: oneshot::Sender<Result<()>>,
+    pub then: Then,
 }
 
 impl Entry {
@@ -82,6 +83,7 @@ impl Queue {
         partition: &Arc<Partition>,
         epoch: Epoch,
         body: Body,
+        then: Then,
     ) -> Result<Ticket> {
         let mut waiting = self.waiting();
         if let Some(error) = &waiting.shut {
@@ -96,7 +98,7 @@ impl Queue {
         if queued > 0 && queued + bytes > self.bytes_max {
             return Err(Error::Busy);
         }
-        Ok(self.push(&mut waiting, RecordKind::Batch, partition, epoch, body))
+        Ok(self.push(&mut waiting, RecordKind::Batch, partition, epoch, (body, then)))
     }
 
     /// Makes a new owner. What the old one has queued fails; what is being written already
@@ -121,7 +123,8 @@ impl Queue {
         let (kept, fenced): (VecDeque<_>, VecDeque<_>) =
             waiting.entries.drain(..).partition(|entry| entry.partition.id != partition.id);
         waiting.entries = kept;
-        let ticket = self.push(&mut waiting, RecordKind::Claim, partition, epoch, Body::empty());
+        let nothing = (Body::empty(), Box::new(|| {}) as Then);
+        let ticket = self.push(&mut waiting, RecordKind::Claim, partition, epoch, nothing);
         drop(waiting);
         self.refuse(fenced, &Error::Fenced);
         Ok((epoch, ticket))
@@ -180,12 +183,12 @@ impl Queue {
         kind: RecordKind,
         partition: &Arc<Partition>,
         epoch: Epoch,
-        body: Body,
+        (body, then): (Body, Then),
     ) -> Ticket {
         let no = CommitNo(waiting.last.0 + 1);
         waiting.last = no;
         let (ticket, done) = Ticket::new(no);
-        let entry = Entry { no, kind, partition: partition.clone(), epoch, body, done };
+        let entry = Entry { no, kind, partition: partition.clone(), epoch, body, done, then };
         self.bytes.fetch_add(entry.bytes(), Ordering::AcqRel);
         waiting.entries.push_back(entry);
         if waiting.idle {

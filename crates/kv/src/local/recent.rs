@@ -9,6 +9,7 @@
 //! - A key that is absent here may be present beneath, in an older layer or in the tree. A
 //!   removed key stays here as [`Value::Gone`], unless nothing is beneath and no view can see
 //!   what was removed: then nothing of it is left, however often it was written.
+//! - Rows of `Terms` come by the group, and stand in [`Runs`].
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use bytes::Bytes;
 
+use super::runs::{Run, Runs};
 use super::tree::Pointer;
 use crate::Keyspace;
 
@@ -170,7 +172,7 @@ impl Eq for RowKey {}
 
 /// The first bytes of a key as a number that orders as they do. A shorter key is filled up with
 /// zeros; one that is equal so far is told from it by all of its bytes.
-fn head(key: &[u8]) -> u128 {
+pub(crate) fn head(key: &[u8]) -> u128 {
     match key.first_chunk() {
         Some(first) => u128::from_be_bytes(*first),
         None => {
@@ -191,6 +193,7 @@ type Rows = BTreeMap<RowKey, Versions>;
 #[derive(Debug, Default)]
 pub(crate) struct Recent {
     spaces: [RwLock<Rows>; 5],
+    terms: RwLock<Runs>,
     bytes: AtomicUsize,
 }
 
@@ -206,11 +209,30 @@ impl Recent {
 
     /// Whether it has no row of a keyspace.
     pub(crate) fn is_empty_space(&self, keyspace: Keyspace) -> bool {
-        self.read(keyspace).is_empty()
+        match keyspace {
+            Keyspace::Terms => self.terms().is_empty(),
+            _ => self.read(keyspace).is_empty(),
+        }
+    }
+
+    /// Adds the terms of a group of commits.
+    pub(crate) fn add_terms(&self, run: Run, oldest: State) {
+        let before = self.terms();
+        let after = before.with(run, oldest);
+        let (added, gone) = (after.memory(), before.memory());
+        *self.terms.write().unwrap_or_else(PoisonError::into_inner) = after;
+        self.count(added, gone);
+    }
+
+    fn terms(&self) -> Runs {
+        self.terms.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The value of a key as a state has it; `None` sends the reader to the layers beneath.
     pub(crate) fn get(&self, keyspace: Keyspace, key: &[u8], state: State) -> Option<Value> {
+        if keyspace == Keyspace::Terms {
+            return self.terms().get(key, state);
+        }
         self.read(keyspace).get(&(head(key), key) as &dyn Key)?.at(state).cloned()
     }
 
@@ -280,6 +302,9 @@ impl Recent {
         most: usize,
         out: &mut Vec<(Bytes, Value)>,
     ) -> Option<Bytes> {
+        if keyspace == Keyspace::Terms {
+            return self.terms().range(range, reverse, state, most, out);
+        }
         let rows = self.read(keyspace);
         let mut seen = 0;
         let mut take = |(key, versions): (&RowKey, &Versions)| {
@@ -302,6 +327,9 @@ impl Recent {
         keyspace: Keyspace,
         mut each: impl FnMut(&Bytes, &Value) -> Result<(), E>,
     ) -> Result<(), E> {
+        if keyspace == Keyspace::Terms {
+            return self.terms().each(each);
+        }
         let rows = self.read(keyspace);
         rows.iter().try_for_each(|(key, versions)| each(&key.bytes, &versions.value))
     }

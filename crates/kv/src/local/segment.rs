@@ -8,7 +8,6 @@
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -77,12 +76,18 @@ impl Segment {
 
     /// Reads a run of bytes.
     pub(crate) fn read(self: &Arc<Self>, at: u64, bytes: usize) -> Result<Bytes> {
-        let mut out = vec![0; bytes];
+        // Not zeroed before it is read into: that shows where whole pages of a feed are read.
+        let mut out: Vec<u8> = Vec::with_capacity(bytes);
         let file = self.file().map_err(|error| self.failed(&error))?;
-        file.read_exact_at(&mut out, at).map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => self.corrupt(at, "ends before a value does"),
-            _ => self.failed(&error),
-        })?;
+        while out.len() < bytes {
+            let from = at + out.len() as u64;
+            match rustix::io::pread(&*file, rustix::buffer::spare_capacity(&mut out), from) {
+                Ok(0) => return Err(self.corrupt(at, "ends before a value does")),
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(self.failed(&error.into())),
+            }
+        }
+        out.truncate(bytes);
         Ok(Bytes::from(out))
     }
 

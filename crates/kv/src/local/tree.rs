@@ -1,6 +1,6 @@
 //! The derived side of the store: a fjall database that can be made again from the journal.
 //!
-//! It holds every row of Docs, Index and Meta, and for Feed and Log a [`Pointer`] to the value
+//! It holds every row of Docs, Index, Meta and Terms, and for Feed and Log a [`Pointer`] to the value
 //! in its segment. Commits never touch it: whole layers of rows come here from memory
 //! ([`super::flush`]), long after they are durable in the journal. What makes that safe:
 //!
@@ -19,8 +19,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use fjall::compaction::Leveled;
 use fjall::config::{
-    BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry, HashRatioPolicy,
-    PinningPolicy,
+    BlockSizePolicy, BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry,
+    HashRatioPolicy, PinningPolicy,
 };
 use fjall::{Database, KeyspaceCreateOptions, PersistMode};
 
@@ -38,6 +38,7 @@ const MEMTABLE_BYTES: u64 = 4 << 20;
 /// level, so the more of them at once the better.
 const TOP_TABLES: u8 = 8;
 const TABLE_BYTES: u64 = 32 << 20;
+const TERMS_BLOCK_BYTES: u32 = 16 << 10;
 /// fjall's smallest bound: old journals are what a reopen has to read.
 const FJALL_JOURNAL_BYTES: u64 = 64 << 20;
 const FJALL_FILES_MAX: usize = 256;
@@ -102,7 +103,7 @@ pub(crate) struct Account {
 /// The database and its keyspaces.
 pub(crate) struct Tree {
     db: Database,
-    spaces: [fjall::Keyspace; 5],
+    spaces: [fjall::Keyspace; 6],
     internal: fjall::Keyspace,
 }
 
@@ -127,6 +128,7 @@ impl Tree {
             open("log", sure_hits)?,
             open("index", ranges)?,
             open("meta", point_reads)?,
+            open("terms", runs)?,
         ];
         let internal = open("internal", point_reads)?;
         Ok(Self { db, spaces, internal })
@@ -331,6 +333,12 @@ fn sure_hits() -> KeyspaceCreateOptions {
 /// Keys that are only scanned.
 fn ranges() -> KeyspaceCreateOptions {
     base().filter_policy(FilterPolicy::disabled())
+}
+
+/// Keys that are many and alike, and only scanned. What finds a block is kept in memory, so blocks
+/// are large.
+fn runs() -> KeyspaceCreateOptions {
+    ranges().data_block_size_policy(BlockSizePolicy::all(TERMS_BLOCK_BYTES))
 }
 
 fn account_key(id: SegmentId) -> [u8; 5] {

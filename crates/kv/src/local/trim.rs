@@ -43,7 +43,12 @@ pub(crate) fn step(trim: &Trim) -> Result<Step> {
     if ops.is_empty() {
         return Ok(Step::Done);
     }
-    let ticket = match trim.shared.queue.submit(&trim.partition, trim.epoch, Body::of(&ops)) {
+    let ticket = match trim.shared.queue.submit(
+        &trim.partition,
+        trim.epoch,
+        Body::of(&ops),
+        Box::new(|| {}),
+    ) {
         Err(Error::Busy) => return Ok(Step::Busy),
         other => other?,
     };

@@ -7,7 +7,7 @@ use std::future::ready;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use fjall::Readable;
 
 use super::apply::{Published, prefixed};
@@ -22,6 +22,12 @@ const GAP_BYTES: u64 = 16 << 10;
 const SPAN_BYTES: u64 = 1 << 20;
 /// Keys up to this length are looked up without an allocation.
 const SHORT_KEY_BYTES: usize = 248;
+
+/// What keys begin with.
+const PARTITION_BYTES: usize = 8;
+
+/// So many sorted keys are looked for in one walk.
+const MANY_KEYS: usize = 8;
 
 /// Rows that a chunk passes over, beside those it returns.
 const PASSED_ROWS_MAX: usize = 4096;
@@ -90,6 +96,14 @@ impl LocalView {
     }
 
     fn values(&self, keyspace: Keyspace, keys: &[Bytes]) -> Result<Vec<Option<Bytes>>> {
+        if keys.len() >= MANY_KEYS && !is_pointed(keyspace) && keys.is_sorted() {
+            let (values, known) = self.values_by_walk(keyspace, keys)?;
+            let mut values: Vec<_> = values.into_iter().take(known).collect();
+            for key in &keys[known..] {
+                values.push(self.value(keyspace, key)?);
+            }
+            return Ok(values);
+        }
         let mut values = Vec::with_capacity(keys.len());
         let (mut pointers, mut places) = (Vec::new(), Vec::new());
         for (i, key) in keys.iter().enumerate() {
@@ -109,6 +123,42 @@ impl LocalView {
         Ok(values)
     }
 
+    /// The values of sorted keys by a walk from the first to the last of them: where few other keys
+    /// lie between them that is less work than to look for each, above all where there are none.
+    /// Returns how many were come by before the walk became too long.
+    fn values_by_walk(
+        &self,
+        keyspace: Keyspace,
+        keys: &[Bytes],
+    ) -> Result<(Vec<Option<Bytes>>, usize)> {
+        let mut values = vec![None; keys.len()];
+        let (Some(first), Some(last)) = (keys.first(), keys.last()) else {
+            return Ok((values, 0));
+        };
+        let range = (
+            Bound::Included(prefixed(self.partition, first)),
+            Bound::Included(prefixed(self.partition, last)),
+        );
+        let mut merge = Merge::new(&self.published, Some(&self.tree), keyspace, range, false)?;
+        let (mut known, mut passed) = (0, 0);
+        while let Some((key, value)) = merge.next()? {
+            let key = &key[PARTITION_BYTES..];
+            known += keys[known..].partition_point(|wanted| wanted[..] < *key);
+            let before = known;
+            while keys.get(known).is_some_and(|wanted| wanted[..] == *key) {
+                if let Value::Put(value) = &value {
+                    values[known] = Some(value.clone());
+                }
+                known += 1;
+            }
+            passed += usize::from(before == known);
+            if passed > keys.len() {
+                return Ok((values, known));
+            }
+        }
+        Ok((values, keys.len()))
+    }
+
     /// The next rows of a scan.
     pub(crate) fn chunk(&self, scan: &Scan) -> Result<Chunk> {
         let mut chunk = Chunk::default();
@@ -120,32 +170,31 @@ impl LocalView {
         let mut merge = Merge::new(&self.published, tree, scan.keyspace, range, scan.reverse)?;
         let mut pointers = Vec::new();
         let (mut bytes, mut seen) = (0, 0);
-        while let Some((key, value)) = merge.next()? {
-            let key = key.slice(8..);
+        while let Some((mut key, value)) = merge.next()? {
+            key.advance(PARTITION_BYTES);
             seen += 1;
-            let full = match value {
-                Value::Gone => false,
-                Value::Put(value) => {
-                    let value = if scan.keys_only { Bytes::new() } else { value };
-                    bytes += key.len() + value.len();
-                    chunk.rows.push((key.clone(), value));
-                    true
+            let last = seen >= scan.rows.saturating_add(PASSED_ROWS_MAX);
+            let value = match value {
+                Value::Gone if last => {
+                    chunk.resume = Some(key);
+                    break;
                 }
-                Value::Point(pointer) => {
-                    bytes += key.len();
-                    if !scan.keys_only {
-                        bytes += pointer.bytes as usize;
-                        pointers.push(pointer);
-                    }
-                    chunk.rows.push((key.clone(), Bytes::new()));
-                    true
+                Value::Gone => continue,
+                Value::Put(value) if !scan.keys_only => value,
+                Value::Point(pointer) if !scan.keys_only => {
+                    bytes += pointer.bytes as usize;
+                    pointers.push(pointer);
+                    Bytes::new()
                 }
+                Value::Put(_) | Value::Point(_) => Bytes::new(),
             };
-            let enough = full && (chunk.rows.len() >= scan.rows || bytes >= scan.bytes);
-            if enough || seen >= scan.rows.saturating_add(PASSED_ROWS_MAX) {
-                chunk.resume = Some(key);
+            bytes += key.len() + value.len();
+            if last || chunk.rows.len() + 1 >= scan.rows || bytes >= scan.bytes {
+                chunk.resume = Some(key.clone());
+                chunk.rows.push((key, value));
                 break;
             }
+            chunk.rows.push((key, value));
         }
         for (row, value) in chunk.rows.iter_mut().zip(self.read_all(&pointers)?) {
             row.1 = value;

@@ -1,5 +1,7 @@
 //! The change feed: a page at once, a page when there is one, or page after page as events.
 
+use std::sync::Arc;
+
 use engine::{Answer, ChangesPage, ChangesRead, ChangesStart, Container};
 use hyper::StatusCode;
 use hyper::header::{CACHE_CONTROL, ETAG, HeaderValue};
@@ -12,8 +14,8 @@ use crate::push::{Events, Flow};
 use crate::reply::Reply;
 use crate::request::QueryBody;
 use crate::request::changes::{ChangesRequest, Delivery};
-use crate::wire::changes::Writer;
-use crate::{header, wire};
+use crate::wire::changes::Written;
+use crate::{ahead, header, wire};
 
 /// Empty pages that are read on behalf of a client before it is asked to come back for more:
 /// some clients take an empty page for the end.
@@ -31,17 +33,23 @@ pub async fn read(call: &Call<'_>) -> Result<Reply> {
     }
     let session = call.headers.session()?;
     let level = call.headers.consistency(call.server.options.consistency)?;
-    let mut answer = match wanted.delivery {
-        Delivery::AtOnce | Delivery::Events => {
-            read_on(&container, &wanted, wanted.read.clone(), session.as_ref()).await?
-        }
-        Delivery::Within(_) => wait(call, &container, &wanted, session.as_ref()).await?,
-    };
-    answer.charge = read_charge(answer.charge, level);
     if wanted.delivery == Delivery::Events {
+        let mut answer =
+            read_on(&container, &wanted, wanted.read.clone(), session.as_ref()).await?;
+        answer.charge = read_charge(answer.charge, level);
         return Ok(events(call, container, wanted, answer));
     }
-    let mut reply = answered(&container, answer, |page| one(&container, &wanted, &page));
+    let mut answer = match wanted.delivery {
+        Delivery::AtOnce | Delivery::Events => {
+            at_once(call, &container, &wanted, session.as_ref()).await?
+        }
+        Delivery::Within(_) => {
+            let answer = wait(call, &container, &wanted, session.as_ref()).await?;
+            answer.map(|page| Written::new(&container, wanted.form, page))
+        }
+    };
+    answer.charge = read_charge(answer.charge, level);
+    let mut reply = answered(&container, answer, one);
     if let Delivery::Within(wait) = wanted.delivery {
         reply.set_shown(&header::PREFERENCE_APPLIED, &format_args!("wait={}", wait.as_secs()));
     }
@@ -49,17 +57,41 @@ pub async fn read(call: &Call<'_>) -> Result<Reply> {
 }
 
 /// A page; if nothing has changed, only its position.
-fn one(container: &Container, wanted: &ChangesRequest, page: &ChangesPage) -> Reply {
-    let mut reply = if page.changes.is_empty() && !page.more {
-        Reply::empty(StatusCode::NOT_MODIFIED)
-    } else {
-        let definition = container.definition();
-        let writer = Writer { form: wanted.form, key: &definition.partition_key };
-        Reply::json(StatusCode::OK, writer.page(container.rid(), &page.changes))
+fn one(page: Written) -> Reply {
+    let mut reply = match page.body {
+        Some(body) => Reply::json(StatusCode::OK, body),
+        None => Reply::empty(StatusCode::NOT_MODIFIED),
     };
-    reply.set_number(&header::ITEM_COUNT, page.changes.len() as u64);
+    reply.set_number(&header::ITEM_COUNT, page.changes as u64);
     reply.set_shown(&ETAG, &page.position);
     reply
+}
+
+/// The next page, and a look at the one behind it.
+async fn at_once(
+    call: &Call<'_>,
+    container: &Arc<Container>,
+    wanted: &ChangesRequest,
+    session: Option<&Session>,
+) -> Result<Answer<Written>> {
+    let written = |page| Written::new(container, wanted.form, page);
+    if wanted.filter.is_some() {
+        let answer = read_on(container, wanted, wanted.read.clone(), session).await?;
+        return Ok(answer.map(written));
+    }
+    let request = ahead::Request { read: &wanted.read, form: wanted.form, session };
+    if let Some(answer) = call.server.ahead.take(container, &request).await {
+        if let Ok(page) = &answer.result {
+            ahead::read(call.server, container, &request, page.changes, page.more, &page.position);
+        }
+        return Ok(answer);
+    }
+    let answer = read_on(container, wanted, wanted.read.clone(), session).await?;
+    if let Ok(page) = &answer.result {
+        let changes = page.changes.len();
+        ahead::read(call.server, container, &request, changes, page.more, &page.position);
+    }
+    Ok(answer.map(written))
 }
 
 /// The next page, if need be behind some empty ones.
@@ -116,7 +148,7 @@ async fn wait(
 /// shown by now, so that it is refused as any other.
 fn events(
     call: &Call<'_>,
-    container: std::sync::Arc<Container>,
+    container: Arc<Container>,
     wanted: ChangesRequest,
     answer: Answer<ChangesPage>,
 ) -> Reply {

@@ -36,8 +36,8 @@ pub fn operations(body: &Bytes, key: Option<&PartitionKey>) -> Result<Vec<BatchO
 }
 
 fn operation(body: &Bytes, raw: &[u8], key: Option<&PartitionKey>) -> Result<BatchOperation> {
-    let member =
-        |name: &str| json::at_path(raw, &[name]).filter(|raw| json::kind(raw) != Kind::Null);
+    let found = Members::of(raw);
+    let member = |name: &str| found.get(name).filter(|raw| json::kind(raw) != Kind::Null);
     let text = |name: &str| match member(name) {
         None => Ok(None),
         Some(raw) => json::unescape(raw)
@@ -74,6 +74,29 @@ fn operation(body: &Bytes, raw: &[u8], key: Option<&PartitionKey>) -> Result<Bat
         },
         key,
     })
+}
+
+/// The members that operations have: an operation is mostly an item, and is walked over once.
+const NAMES: [&str; 6] =
+    ["operationType", "id", "resourceBody", "partitionKey", "ifMatch", "ifNoneMatch"];
+
+struct Members<'a>([Option<&'a [u8]>; NAMES.len()]);
+
+impl<'a> Members<'a> {
+    /// Of equal names the last one counts.
+    fn of(raw: &'a [u8]) -> Self {
+        let mut found = [None; NAMES.len()];
+        for (key, value) in json::raw_members(raw) {
+            if let Some(at) = NAMES.iter().position(|name| json::key_is(key, name)) {
+                found[at] = Some(value);
+            }
+        }
+        Self(found)
+    }
+
+    fn get(&self, name: &str) -> Option<&'a [u8]> {
+        NAMES.iter().position(|known| *known == name).and_then(|at| self.0[at])
+    }
 }
 
 /// Says which operation is meant, counted from 0 as the SDKs count results.

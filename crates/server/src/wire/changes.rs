@@ -3,7 +3,7 @@
 //! Stored items are copied as they are. What is added (an LSN, an envelope) is put around them.
 
 use bytes::Bytes;
-use engine::{Changed, ChangesPage, Detail, Operation, RangeLag};
+use engine::{Changed, ChangesPage, Container, Detail, Operation, RangeLag};
 use model::Error;
 use model::partition_key::Definition;
 use model::token::Position;
@@ -14,6 +14,31 @@ use crate::request::changes::Form;
 
 /// Most that the form adds to an item, apart from what it says of a delete.
 const AROUND_BYTES: usize = 256;
+
+/// A page as it is sent.
+#[derive(Debug)]
+pub struct Written {
+    /// Nothing where nothing has changed.
+    pub body: Option<Bytes>,
+    /// How many changes there are in it.
+    pub changes: usize,
+    /// Whether there are more behind it.
+    pub more: bool,
+    /// Where to go on.
+    pub position: Position,
+}
+
+impl Written {
+    /// Writes a page of a container.
+    pub fn new(container: &Container, form: Form, page: ChangesPage) -> Self {
+        let ChangesPage { changes, more, position, .. } = page;
+        let body = (more || !changes.is_empty()).then(|| {
+            let definition = container.definition();
+            Writer { form, key: &definition.partition_key }.page(container.rid(), &changes)
+        });
+        Self { body, changes: changes.len(), more, position }
+    }
+}
 
 /// How the changes of a container are written.
 #[derive(Debug, Clone, Copy)]

@@ -280,13 +280,15 @@ fn postgres_lines(
     let run = |work: &Work| {
         run(ours.address, work, 64, arguments.round()).map_err(|error| error.to_string())
     };
-    let mut best = [Measure::default(); 4];
+    let mut best = [Measure::default(); 6];
     for _ in 0..arguments.rounds.min(3) {
         let found = [
             run(&ours.reads(1))?,
             postgres.read(64, seconds)?,
-            run(&ours.creates(1))?,
+            run(&ours.creates(0))?,
             postgres.create(64, seconds)?,
+            run(&ours.creates(1))?,
+            postgres.create_indexed(64, seconds)?,
         ];
         for (best, found) in best.iter_mut().zip(found) {
             if found.per_second > best.per_second {
@@ -296,7 +298,15 @@ fn postgres_lines(
     }
     Ok(vec![
         line("point read beside PostgreSQL", 64, best[0], best[1], Target::Share(1.0)),
-        line("create, default index, beside PostgreSQL", 64, best[2], best[3], Target::Share(1.0)),
+        line("create, no index, beside PostgreSQL", 64, best[2], best[3], Target::Share(1.0)),
+        line(
+            "create, all paths indexed, beside a GIN index",
+            64,
+            best[4],
+            best[5],
+            Target::Share(1.0),
+        ),
+        line("create, all paths indexed, beside no index", 64, best[4], best[3], Target::Told),
     ])
 }
 

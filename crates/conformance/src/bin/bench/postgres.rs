@@ -113,6 +113,25 @@ impl Postgres {
         })
     }
 
+    /// Durable inserts into a table that indexes all paths of a document, as our containers do
+    /// unless they are told otherwise.
+    pub fn create_indexed(&self, connections: usize, seconds: u64) -> Result<Measure, String> {
+        self.psql(
+            "create table if not exists gin_docs (id bigint primary key, body jsonb not null);\
+             create index if not exists gin_paths on gin_docs using gin (body);",
+        )?;
+        let body = document();
+        self.pgbench(
+            connections,
+            seconds,
+            &format!(
+                "\\set n random(1000000000, 9000000000000000000)\n\
+                 insert into gin_docs values \
+                 (:n, '{body}'::jsonb || jsonb_build_object('number', :n::bigint, 'tenth', :n::bigint % 10));\n"
+            ),
+        )
+    }
+
     fn best(
         &self,
         connections: usize,
