@@ -74,24 +74,6 @@ pub fn cut(lease: &Lease, ranges: &[KeyRange]) -> Cut {
     }
 }
 
-/// What is left of the children when some of their keys are covered already: by children that a
-/// host made before it died, perhaps of ranges that are gone again.
-pub fn left_open(seats: &[Seat], covered: &[Span]) -> Vec<Seat> {
-    let mut open = Vec::new();
-    for seat in seats {
-        let within: Vec<&Span> = covered.iter().filter(|span| span.overlaps(&seat.span)).collect();
-        if within.is_empty() {
-            open.push(seat.clone());
-            continue;
-        }
-        let bounds = within.iter().flat_map(|span| [span.min.clone(), span.max.clone()]);
-        let parts = seat.span.cut(&bounds.collect::<Vec<_>>());
-        let is_open = |part: &Span| !within.iter().any(|span| span.overlaps(part));
-        open.extend(parts.into_iter().filter(is_open).map(Seat::span));
-    }
-    open
-}
-
 /// The keys of a lease: as it says, as its range says, or as the children of its range say.
 /// A merged range cannot say which of its keys came from whom.
 pub fn span_of(lease: &Lease, ranges: &[KeyRange]) -> Option<Span> {
@@ -268,25 +250,6 @@ mod tests {
             "1:-10 2:10-30 3:30-FF",
             "05-10=05-10 10-30=10-30 30-35=30-35",
         );
-    }
-
-    #[test]
-    fn what_is_covered_is_not_made_again() {
-        let check = |seats: &str, covered: &str, expected: &str| {
-            let spans = |text: &str| -> Vec<Span> {
-                text.split_whitespace().filter_map(Span::of_token).collect()
-            };
-            let seats: Vec<Seat> = spans(seats).into_iter().map(Seat::span).collect();
-            let open = left_open(&seats, &spans(covered));
-            let words: Vec<&str> = open.iter().map(|seat| seat.token.as_str()).collect();
-            assert_eq!(words.join(" "), expected);
-        };
-        check("-20 20-FF", "", "-20 20-FF");
-        check("-20 20-FF", "-20", "20-FF");
-        // One child was made, then its range was merged again.
-        check("-FF", "-20", "20-FF");
-        check("-FF", "10-20 30-40", "-10 20-30 40-FF");
-        check("10-20", "-FF", "");
     }
 
     #[test]

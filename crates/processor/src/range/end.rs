@@ -5,17 +5,15 @@ use std::sync::Arc;
 use super::Ended;
 use super::worker::{CANCEL_PATIENCE, Exit, Worker};
 use super::write::{NotWritten, make, put};
-use crate::cut::{Seat, left_open};
+use crate::cut::Seat;
 use crate::env::Rule;
 use crate::fence::Safety;
 use crate::lease::{Kind, Lease, document, extra};
 use crate::monitor::Event;
-use crate::names::Sort;
 use crate::observer::CloseReason;
 use crate::position::Start;
 use crate::range::write::look;
-use crate::shared::{Patience, Shared};
-use crate::span::Span;
+use crate::shared::Patience;
 use crate::store::{StoreError, Stored};
 use crate::tenure::Heir;
 
@@ -114,13 +112,12 @@ impl Worker {
             self.remove_parent().await?;
         }
         let mut children = Vec::new();
-        let shared = Arc::clone(&self.shared);
-        for seat in left_open(seats, &covered(&shared, &self.tenure.lease.id).await?) {
+        for seat in seats {
             // Whoever may be thought dead makes nothing: others may be doing it by now.
             if self.shared.fence.safety(self.shared.env.now()) == Safety::Over {
                 return Err(NotWritten::Lost);
             }
-            if let Some(child) = make(&self.shared, &self.child(&seat)).await? {
+            if let Some(child) = make(&self.shared, &self.child(seat)).await? {
                 children.push(child);
             }
         }
@@ -195,24 +192,4 @@ impl Worker {
             }
         }
     }
-}
-
-/// What other leases cover: where a lease is divided, children that a host before us has made.
-async fn covered(shared: &Shared, own_id: &str) -> Result<Vec<Span>, NotWritten> {
-    let mut patience = Patience::default();
-    let documents = loop {
-        match shared.store.list(&shared.names.all()).await {
-            Ok(documents) => break documents,
-            Err(StoreError::Refused { status, message }) => {
-                return Err(NotWritten::Refused(format!("{status}: {message}")));
-            }
-            Err(StoreError::Throttled(wait)) => patience.wait(shared, Some(wait)).await,
-            Err(_) => patience.wait(shared, None).await,
-        }
-    };
-    let is_other =
-        |stored: &&Stored| shared.names.sort(&stored.id) == Sort::Lease && stored.id != own_id;
-    let leases = documents.iter().filter(is_other);
-    let leases = leases.filter_map(|stored| document::read(&stored.body, None).ok());
-    Ok(leases.filter(|lease| !lease.is_closed()).filter_map(|lease| lease.span).collect())
 }
