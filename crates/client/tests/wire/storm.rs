@@ -66,8 +66,9 @@ impl Run {
         }
     }
 
-    /// Asks for a page. It may fail, or the call may be dropped half-way: the next goes on.
-    async fn read(&mut self, changes: &mut Changes) -> bool {
+    /// Asks for a page. It may fail, or, unless the reader is patient, the call may be dropped
+    /// half-way: the next goes on.
+    async fn read(&mut self, changes: &mut Changes, patient: bool) -> bool {
         let polls = self.random.below(400);
         let next = changes.next_page();
         tokio::pin!(next);
@@ -78,7 +79,7 @@ impl Run {
                 page = &mut next => break page,
                 () = tokio::task::yield_now() => polled += 1,
             }
-            if polled > 200 && polled > polls * 5 {
+            if !patient && polled > 200 && polled > polls * 5 {
                 return false;
             }
         };
@@ -145,7 +146,7 @@ async fn run(seed: u64) {
     for n in 0..STEPS {
         match run.random.below(10) {
             0..=4 => run.write(&direct, n).await,
-            5..=7 => drop(soon(run.read(&mut changes)).await),
+            5..=7 => drop(soon(run.read(&mut changes, false)).await),
             8 => run.reshape(&direct).await,
             _ => {
                 options.request_continuation = Some(changes.continuation());
@@ -153,7 +154,7 @@ async fn run(seed: u64) {
             }
         }
     }
-    let end = async { while !run.read(&mut changes).await {} };
+    let end = async { while !run.read(&mut changes, true).await {} };
     soon(end).await;
     assert_eq!(run.read, run.written, "seed {seed}");
 }

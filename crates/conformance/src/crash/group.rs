@@ -293,8 +293,8 @@ impl Group {
                 );
                 return Err((true, what));
             }
-            // An item that a write leaves missing says nothing of it.
-            sides.0 += u32::from(old && !new);
+            // An item that a write leaves as it was says nothing of it.
+            sides.0 += u32::from(old && !new && pending.is_some());
             sides.1 += u32::from(new && !old);
             item.stored = *found;
         }
