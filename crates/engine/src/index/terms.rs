@@ -21,6 +21,8 @@ use super::{Indexes, vector};
 const ROWS_MAX: usize = 100_000;
 /// Most bytes of one item's index rows.
 const ROW_BYTES_MAX: usize = 24 << 20;
+/// Room for keys to begin with: the rows of most items, while large ones are mostly long texts.
+const KEYS_BYTES_FIRST: usize = 16 << 10;
 /// Members of an object that are compared one by one to find a name that stands there twice.
 const MEMBERS_FEW: usize = 32;
 
@@ -48,7 +50,7 @@ fn walk(indexes: &Indexes, item_key: &[u8], body: &[u8], own: bool) -> Result<Ve
         rules: &indexes.rules,
         item_key,
         own,
-        keys: Vec::with_capacity(2 * body.len()),
+        keys: Vec::with_capacity((2 * body.len()).min(KEYS_BYTES_FIRST)),
         ends: Vec::with_capacity(32),
         values: Vec::new(),
         cells: Vec::new(),
