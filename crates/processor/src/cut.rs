@@ -36,6 +36,46 @@ impl Seat {
     fn span(span: Span) -> Self {
         Self { token: span.token(), kind: Kind::Span, span }
     }
+
+    /// As a lease lists it: `20-FF`, or with the id of a range `7=20-FF`.
+    pub fn text(&self) -> String {
+        match self.kind {
+            Kind::Range => format!("{}={}", self.token, self.span),
+            Kind::Span => self.token.clone(),
+        }
+    }
+
+    fn of_text(text: &str) -> Option<Self> {
+        match text.split_once('=') {
+            Some((id, span)) => {
+                let span = Span::of_token(span)?;
+                (!id.is_empty()).then(|| Self { token: id.to_owned(), kind: Kind::Range, span })
+            }
+            None => Span::of_token(text).map(Self::span),
+        }
+    }
+}
+
+/// The children that a lease lists; nothing if it lists none, or they cannot be read.
+pub fn listed(lease: &Lease) -> Option<Vec<Seat>> {
+    let texts: Vec<String> = serde_json::from_str(lease.property(extra::CHILDREN)?).ok()?;
+    let seats = texts.iter().map(|text| Seat::of_text(text)).collect::<Option<Vec<Seat>>>()?;
+    (!seats.is_empty()).then_some(seats)
+}
+
+/// These seats, or if they are too many the lower ones and one over all the others, which is
+/// divided in its turn.
+pub fn at_most(mut seats: Vec<Seat>, max: usize) -> Vec<Seat> {
+    if seats.len() <= max {
+        return seats;
+    }
+    seats.sort_by(|a, b| a.span.cmp(&b.span));
+    let others = seats.split_off(max - 1);
+    let bounds = others.first().zip(others.last());
+    let rest = bounds
+        .map(|(first, last)| Span { min: first.span.min.clone(), max: last.span.max.clone() });
+    seats.extend(rest.map(Seat::span));
+    seats
 }
 
 /// What to do with a lease whose range is gone.
@@ -127,6 +167,7 @@ impl Pair {
 pub fn pairs<'a>(leases: impl Iterator<Item = &'a Lease>, ranges: &[KeyRange]) -> Vec<Pair> {
     let mut spans: Vec<(&Span, &Lease)> = leases
         .filter(|lease| lease.kind == Kind::Span && lease.property(extra::WHOLE).is_some())
+        .filter(|lease| lease.property(extra::CHILDREN).is_none())
         .filter_map(|lease| Some((lease.span.as_ref()?, lease)))
         .collect();
     spans.sort_by(|a, b| a.0.cmp(b.0));
@@ -250,6 +291,34 @@ mod tests {
             "1:-10 2:10-30 3:30-FF",
             "05-10=05-10 10-30=10-30 30-35=30-35",
         );
+    }
+
+    #[test]
+    fn what_a_lease_lists_is_read_again() {
+        let seats = |list: &str| {
+            let mut lease = lease("0", Some("-FF"));
+            lease.set(extra::CHILDREN, list);
+            listed(&lease)
+        };
+        let found = seats(r#"["1=-20","20-30","2=30-FF"]"#).expect("a list");
+        let texts: Vec<String> = found.iter().map(Seat::text).collect();
+        assert_eq!(texts, ["1=-20", "20-30", "2=30-FF"]);
+        assert_eq!(found[0].kind, Kind::Range);
+        assert_eq!(found[1], Seat::span(Span::of_token("20-30").expect("a span")));
+        for wrong in ["", "[]", "{}", "[1]", r#"["7"]"#, r#"["=-20"]"#, r#"["-20","x=y"]"#] {
+            assert_eq!(seats(wrong), None, "{wrong}");
+        }
+        assert_eq!(listed(&lease("0", None)), None);
+    }
+
+    #[test]
+    fn too_many_children_are_made_in_turns() {
+        let all = Span::whole().pieces(8).into_iter().rev().map(Seat::span);
+        let few = at_most(all.clone().collect(), 3);
+        let spans: Vec<Span> = few.iter().map(|seat| seat.span.clone()).collect();
+        assert_eq!((few.len(), span::holes(&spans)), (3, vec![]));
+        assert_eq!(few[2].span.max, span::KEY_END);
+        assert_eq!(at_most(all.clone().collect(), 8), all.collect::<Vec<_>>());
     }
 
     #[test]

@@ -54,6 +54,10 @@ pub enum Rule {
     Drain,
     /// A parent goes when its children are there.
     ParentLast,
+    /// A split goes on as it was begun.
+    Listed,
+    /// A child begins when its parent is gone.
+    ParentGone,
     /// A lease that is about to be joined is taken only after asking what has become of it.
     Register,
 }

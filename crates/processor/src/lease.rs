@@ -31,6 +31,10 @@ pub mod extra {
     pub const JOINING: &str = "cfx.joining";
     /// The tokens of the leases that this one has taken the place of, until they are gone.
     pub const JOINS: &str = "cfx.joins";
+    /// What this lease is being divided into: nobody reads by it any more.
+    pub const CHILDREN: &str = "cfx.children";
+    /// The token of the lease that this one came from: it has to be gone before this one begins.
+    pub const PARENT: &str = "cfx.parent";
     /// Set on a parent that could not be deleted after a split, and on a lease that is only proposed.
     pub const CLOSED: &str = "cfx.closed";
     /// Keys whose changes wait in the dead-letter container, a JSON list of texts.

@@ -7,6 +7,7 @@ mod obey;
 mod read;
 mod redrive;
 mod save;
+mod split;
 mod take;
 mod worker;
 mod write;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::Host;
 use crate::cut::{Pair, pairs};
 use crate::fence::Safety;
-use crate::lease::Lease;
+use crate::lease::{Lease, extra};
 use crate::observer::CloseReason;
 use crate::range::{Ended, Goal, NotWritten, Order, join};
 use crate::tenure::Tenure;
@@ -112,7 +112,9 @@ impl Host {
         let Some(joining) = self.joining.as_mut().filter(|joining| joining.pair.has(id)) else {
             return false;
         };
-        if !ended.kept || ended.reason != CloseReason::LeaseGone {
+        // One that still waits for its parent must not go before it.
+        let waits = ended.tenure.lease.property(extra::PARENT).is_some();
+        if !ended.kept || ended.reason != CloseReason::LeaseGone || waits {
             self.give_up_join(now);
             return false;
         }

@@ -9,7 +9,7 @@ use super::{Host, Life, Slot, Told};
 use crate::balance::{self, equal};
 use crate::env::Rule;
 use crate::fence::Safety;
-use crate::lease::{Lease, Owner};
+use crate::lease::{Lease, Owner, extra};
 use crate::observer::CloseReason;
 use crate::range::{Order, Taken, Worker, take};
 use crate::tenure::Tenure;
@@ -55,7 +55,10 @@ impl Host {
             });
             return;
         }
+        // A child of a worker of ours that is still making its siblings.
+        let parent = lease.property(extra::PARENT).map(|token| self.shared.names.lease(token));
         let held = self.fleet.control.holds(&lease.token)
+            || parent.is_some_and(|parent| self.slots.contains_key(&parent))
             || self.resting.contains_key(&lease.id)
             || self.is_joining(&lease.id);
         // Whoever may be thought dead takes nothing.

@@ -1,20 +1,13 @@
-//! The end of a tenure: the last write, the children of a split, and the observer's close.
+//! The end of a tenure: the last write, and the observer's close.
 
 use std::sync::Arc;
 
 use super::Ended;
 use super::worker::{CANCEL_PATIENCE, Exit, Worker};
-use super::write::{NotWritten, make, put};
-use crate::cut::Seat;
-use crate::env::Rule;
-use crate::fence::Safety;
-use crate::lease::{Kind, Lease, document, extra};
+use super::write::{NotWritten, put};
+use crate::lease::extra;
 use crate::monitor::Event;
 use crate::observer::CloseReason;
-use crate::position::Start;
-use crate::range::write::look;
-use crate::shared::Patience;
-use crate::store::{StoreError, Stored};
 use crate::tenure::Heir;
 
 impl Worker {
@@ -44,7 +37,7 @@ impl Worker {
                 self.last_write(&Heir::Nobody).await
             }
             Exit::Divide(seats) => {
-                let divided = self.divide(&seats).await;
+                let divided = self.divide(seats).await;
                 divided.map(|(made, gone)| (children, removed) = (made, gone))
             }
         };
@@ -88,7 +81,7 @@ impl Worker {
     }
 
     /// Saves the position and says who is next, in one write.
-    async fn last_write(&mut self, heir: &Heir) -> Result<(), NotWritten> {
+    pub(super) async fn last_write(&mut self, heir: &Heir) -> Result<(), NotWritten> {
         let now = self.shared.env.now();
         let mut draft = self.tenure.draft(self.shared.env.wall(), heir);
         let attempts = draft.attempts();
@@ -102,94 +95,5 @@ impl Worker {
         self.answer(written.is_ok());
         self.tenure.lease = written?;
         Ok(())
-    }
-
-    /// Makes the leases that follow a split or a merge, at the checkpointed position, then removes
-    /// the old one. Whoever finds this half done, does the rest: what exists is left as it is.
-    async fn divide(&mut self, seats: &[Seat]) -> Result<(Vec<Lease>, bool), NotWritten> {
-        self.last_write(&Heir::Us).await?;
-        if !self.shared.env.keeps(Rule::ParentLast) {
-            self.remove_parent().await?;
-        }
-        let mut children = Vec::new();
-        for seat in seats {
-            // Whoever may be thought dead makes nothing: others may be doing it by now.
-            if self.shared.fence.safety(self.shared.env.now()) == Safety::Over {
-                return Err(NotWritten::Lost);
-            }
-            if let Some(child) = make(&self.shared, &self.child(seat)).await? {
-                children.push(child);
-            }
-        }
-        let removed = self.remove_parent().await?;
-        Ok((children, removed))
-    }
-
-    fn child(&self, seat: &Seat) -> Lease {
-        let id = self.shared.names.lease(&seat.token);
-        let mut child = Lease {
-            partition_key: self.shared.partition_key(&id),
-            id,
-            token: seat.token.clone(),
-            kind: seat.kind,
-            span: Some(seat.span.clone()),
-            from_v2: false,
-            etag: String::new(),
-            ts: 0,
-            ..self.tenure.lease.clone()
-        };
-        child.set(extra::EPOCH, self.tenure.lease.epoch() + 1);
-        child.set(extra::WRITE, format!("{}/{:x}", self.tenure.owner(), self.shared.write_id()));
-        child.set(extra::ATTEMPTS, 0);
-        if let (Start::After(read), false) =
-            (&self.position, self.shared.env.keeps(Rule::SplitAtSaved))
-        {
-            child.continuation = Some(read.clone());
-        }
-        match (self.tenure.lease.kind, seat.kind) {
-            (_, Kind::Range) => child.unset(extra::WHOLE),
-            (Kind::Range, Kind::Span) => child.set(extra::WHOLE, "true"),
-            (Kind::Span, Kind::Span) => {}
-        }
-        child
-    }
-
-    /// Deletes the old lease, or where that is not allowed closes it for good.
-    async fn remove_parent(&mut self) -> Result<bool, NotWritten> {
-        let mut patience = Patience::default();
-        loop {
-            let lease = &self.tenure.lease;
-            let stored = Stored {
-                id: lease.id.clone(),
-                etag: lease.etag.clone(),
-                body: document::write(lease),
-            };
-            match self.shared.store.delete(&stored).await {
-                Ok(()) | Err(StoreError::Missing) => return Ok(true),
-                Err(StoreError::Refused { status, message }) => {
-                    let token = lease.token.clone();
-                    self.shared.alarm(Some(&token), format!("the lease of a range that is gone cannot be deleted ({status}: {message}); it is closed instead"));
-                    let mut draft = self.tenure.draft(self.shared.env.wall(), &Heir::Nobody);
-                    draft.set(extra::CLOSED, "true");
-                    let shared = Arc::clone(&self.shared);
-                    self.tenure.lease = put(shared, self.tenure.clone(), draft).await?;
-                    return Ok(false);
-                }
-                Err(StoreError::Throttled(wait)) => patience.wait(&self.shared, Some(wait)).await,
-                Err(_) => {
-                    patience.wait(&self.shared, None).await;
-                    let current = match look(&self.shared, &stored.id, &mut patience).await {
-                        Err(NotWritten::Lost) => return Ok(true),
-                        other => other?,
-                    };
-                    let ours = current.owner == self.tenure.lease.owner
-                        && current.epoch() == self.tenure.lease.epoch();
-                    if !ours {
-                        return Err(NotWritten::Lost);
-                    }
-                    self.tenure.lease.etag = current.etag;
-                }
-            }
-        }
     }
 }

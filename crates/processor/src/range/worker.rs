@@ -189,7 +189,13 @@ impl Worker {
 
     /// Works until the lease is no longer ours.
     pub async fn run(mut self) -> super::Ended {
-        self.remove_parts().await;
+        self.resume_division();
+        if self.exit.is_none() {
+            self.remove_parts().await;
+        }
+        if self.exit.is_none() {
+            self.await_parent().await;
+        }
         self.obey();
         if self.exit.is_none() {
             self.open().await;

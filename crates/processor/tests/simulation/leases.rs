@@ -215,25 +215,6 @@ fn ordering_under_rebalance() {
     room.check();
 }
 
-/// 67: its host dies after the first child of a split was made: another one does the rest.
-#[test]
-fn split_crash_midway() {
-    let mut room = Room::new(1);
-    let a = room.join("a");
-    room.load(20, 60 * SECOND);
-    room.run(5 * SECOND);
-    room.world.split(0);
-    room.sim.run_until(room.sim.now() + 30 * SECOND, || room.leases().len() == 2);
-    assert_eq!(room.leases().len(), 2, "the parent and one child");
-    room.sim.kill(a);
-    room.world.ledger().crashed(a);
-    room.join("b");
-    room.until("all done", 120 * SECOND, || room.all_done());
-    room.until("two children", 30 * SECOND, || room.owners().get("b") == Some(&2));
-    assert_eq!(room.leases().len(), 2, "the parent is gone");
-    room.check();
-}
-
 /// A host dies in every step of a join; another one finds out what has become of it.
 #[test]
 fn join_crash_midway() {

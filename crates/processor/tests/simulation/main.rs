@@ -12,6 +12,7 @@ mod leases;
 mod ledger;
 mod mutations;
 mod room;
+mod splits;
 mod troubles;
 mod world;
 

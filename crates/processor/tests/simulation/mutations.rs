@@ -7,6 +7,7 @@ use processor::env::Rule;
 
 use crate::chaos::{Kind, run_without};
 use crate::room::{E, Room, SECOND};
+use crate::splits;
 
 /// So many seeds have to suffice.
 const SEEDS: u64 = 60;
@@ -55,6 +56,16 @@ fn moving_without_draining_is_found() {
 #[test]
 fn removing_the_parent_first_is_found() {
     check(Rule::ParentLast, Kind::Graceful, &[4]);
+}
+
+#[test]
+fn cutting_anew_what_was_listed_is_found() {
+    assert!(!splits::leases_tile(Some(Rule::Listed), 0));
+}
+
+#[test]
+fn beginning_before_the_parent_is_gone_is_found() {
+    assert!(!splits::leases_tile(Some(Rule::ParentGone), 2));
 }
 
 #[test]

@@ -1,0 +1,144 @@
+//! Splits that a host has left half done, and what the ranges become meanwhile.
+
+use processor::env::Rule;
+use processor::span::holes;
+
+use crate::chaos::{self, Kind};
+use crate::room::{Room, SECOND};
+
+/// One host whose range was split, and who dies so many writes after it has said into what.
+fn dies_after(step: usize) -> Room {
+    let mut room = Room::new(1);
+    let a = room.join("a");
+    room.load(20, 60 * SECOND);
+    room.run(5 * SECOND);
+    room.world.split(0);
+    let is_listed = || room.leases().iter().any(|lease| lease.property("cfx.children").is_some());
+    room.sim.run_until(room.sim.now() + 30 * SECOND, is_listed);
+    assert!(is_listed());
+    let begun = room.world.data().history.len();
+    room.sim.run_until(room.sim.now() + 10 * SECOND, || {
+        room.world.data().history.len() >= begun + step
+    });
+    room.sim.kill(a);
+    room.world.ledger().crashed(a);
+    room
+}
+
+/// Whether every key is covered, and by one lease.
+fn tiles(room: &Room) -> bool {
+    let live = room.leases().into_iter().filter(|lease| !lease.is_closed());
+    let mut spans: Vec<_> = live.filter_map(|lease| lease.span).collect();
+    spans.sort();
+    holes(&spans).is_empty() && spans.windows(2).all(|pair| pair[0].max == pair[1].min)
+}
+
+/// 67: its host dies in any step of a split: another one does the rest.
+#[test]
+fn split_crash_midway() {
+    for step in 0..6 {
+        let mut room = dies_after(step);
+        room.join("b");
+        room.until("all done", 120 * SECOND, || room.all_done());
+        room.until("two children", 30 * SECOND, || room.owners().get("b") == Some(&2));
+        assert!(tiles(&room) && room.leases().len() == 2, "the parent is gone");
+        room.check();
+    }
+}
+
+/// The ranges are merged again before somebody finds the split half done: it is finished as it was
+/// begun, then the children are joined.
+#[test]
+fn split_crash_midway_then_merge() {
+    for step in 0..6 {
+        let mut room = dies_after(step);
+        room.world.merge(0);
+        room.join("b");
+        room.until("all done", 120 * SECOND, || room.all_done());
+        room.until("one lease", 120 * SECOND, || {
+            room.owners().get("b") == Some(&1) && room.leases().len() == 1
+        });
+        assert!(tiles(&room));
+        room.check();
+    }
+}
+
+/// The ranges are split further before somebody finds the split half done.
+#[test]
+fn split_crash_midway_then_split() {
+    for step in 0..6 {
+        let mut room = dies_after(step);
+        room.world.split(0);
+        room.world.split(2);
+        room.join("b");
+        room.until("all done", 120 * SECOND, || room.all_done());
+        room.until("four leases", 60 * SECOND, || {
+            room.owners().get("b") == Some(&4) && tiles(&room)
+        });
+        room.check();
+    }
+}
+
+/// Whether all is well after a split was left with one of two children made, the ranges were merged
+/// and perhaps split otherwise, and the parent could not be taken for a while though the child could.
+pub fn leases_tile(rule: Option<Rule>, splits: usize) -> bool {
+    let mut room = dies_after(1);
+    assert_eq!(room.leases().len(), 2, "the parent and one child");
+    let parent = room.leases().into_iter().find(|lease| lease.token == "0").expect("the parent");
+    room.world.data().broken = Some(parent.id);
+    room.world.merge(0);
+    room.manner.without = rule;
+    room.join("b");
+    room.run(45 * SECOND);
+    for _ in 0..splits {
+        room.world.split(0);
+        room.run(10 * SECOND);
+    }
+    room.world.data().broken = None;
+    room.run(120 * SECOND);
+    assert!(room.all_done());
+    tiles(&room)
+}
+
+/// A child that is worked on, divided and gone would be made again when its parent is found.
+#[test]
+fn child_waits_for_its_parent() {
+    assert!(leases_tile(None, 0));
+    assert!(leases_tile(None, 2));
+}
+
+/// Where nothing may be deleted, ranges that are split and merged again and again need leases whose
+/// names have tombstones: those give way.
+#[test]
+fn tombstones_give_way_to_children() {
+    let mut room = Room::new(1);
+    room.world.data().keeps_all = true;
+    room.join("a");
+    room.load(20, 160 * SECOND);
+    room.run(5 * SECOND);
+    // Twice the same: the second time the spans of the children have tombstones.
+    for _ in 0..2 {
+        room.world.split(0);
+        room.run(20 * SECOND);
+        room.world.merge(0);
+        room.run(60 * SECOND);
+        assert!(tiles(&room), "{:?}", room.owners());
+    }
+    let closed = room.leases().into_iter().filter(|lease| lease.is_closed());
+    assert!(closed.count() >= 5, "the parents, and the children that were joined");
+    room.until("all done", 120 * SECOND, || room.all_done());
+    assert!(tiles(&room));
+    assert_eq!(room.world.ledger().duplicates(), 0);
+    room.check();
+}
+
+/// Seeds that once left leases that overlap, or keys that nobody covers.
+#[test]
+fn seeds_that_left_splits_half_done() {
+    for (kind, seed) in
+        [(Kind::Merges, 168), (Kind::Faults, 312), (Kind::Merges, 47), (Kind::Merges, 84)]
+    {
+        let wrong = chaos::run(kind, seed);
+        assert!(wrong.is_empty(), "{kind:?} {seed}: {}", wrong.join("\n"));
+    }
+}
