@@ -108,8 +108,9 @@ pub fn read(
     if !more || changes < CHANGES_MIN || !latest {
         return;
     }
-    if ahead.resting.load(Ordering::Relaxed) > 0 {
-        ahead.resting.fetch_sub(1, Ordering::Relaxed);
+    // Never below zero, however many count down at once: it would rest for ever.
+    let rested = |left: u32| left.checked_sub(1);
+    if ahead.resting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, rested).is_ok() {
         return;
     }
     // Before the read begins: what is acknowledged from here on makes the page void.
