@@ -4,10 +4,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::cut::KeyRange;
+use crate::cut::{KeyRange, Seat};
 use crate::env::{Env, Rule};
 use crate::feed::{Feed, FeedError};
 use crate::fence::Fence;
+use crate::lease::Lease;
 use crate::monitor::{Event, Monitor};
 use crate::names::Names;
 use crate::observer::Factory;
@@ -111,6 +112,22 @@ impl Shared {
     /// The document's own partition key, where the container wants one.
     pub fn partition_key(&self, id: &str) -> Option<String> {
         self.store.keyed().then(|| id.to_owned())
+    }
+
+    /// A lease of another seat that goes on where one is, not stored yet.
+    pub fn seated(&self, seat: &Seat, from: &Lease) -> Lease {
+        let id = self.names.lease(&seat.token);
+        Lease {
+            partition_key: self.partition_key(&id),
+            id,
+            token: seat.token.clone(),
+            kind: seat.kind,
+            span: Some(seat.span.clone()),
+            from_v2: false,
+            etag: String::new(),
+            ts: 0,
+            ..from.clone()
+        }
     }
 }
 

@@ -44,20 +44,9 @@ pub(crate) async fn join(
 
 /// The proposal, and what it becomes.
 fn drafts(shared: &Shared, seat: &Seat, low: &Tenure, high: &Tenure) -> (Lease, Lease) {
-    let id = shared.names.lease(&seat.token);
     let (a, b) = (&low.lease, &high.lease);
-    let mut whole = Lease {
-        partition_key: shared.partition_key(&id),
-        id,
-        token: seat.token.clone(),
-        kind: seat.kind,
-        span: Some(seat.span.clone()),
-        from_v2: false,
-        etag: String::new(),
-        ts: 0,
-        timestamp: Some(stamp::format(shared.env.wall())),
-        ..a.clone()
-    };
+    let mut whole = shared.seated(seat, a);
+    whole.timestamp = Some(stamp::format(shared.env.wall()));
     for (name, value) in &b.properties {
         whole.properties.entry(name.clone()).or_insert_with(|| value.clone());
     }

@@ -74,18 +74,7 @@ impl Worker {
     }
 
     fn child(&self, seat: &Seat) -> Lease {
-        let id = self.shared.names.lease(&seat.token);
-        let mut child = Lease {
-            partition_key: self.shared.partition_key(&id),
-            id,
-            token: seat.token.clone(),
-            kind: seat.kind,
-            span: Some(seat.span.clone()),
-            from_v2: false,
-            etag: String::new(),
-            ts: 0,
-            ..self.tenure.lease.clone()
-        };
+        let mut child = self.shared.seated(seat, &self.tenure.lease);
         child.set(extra::EPOCH, self.tenure.lease.epoch() + 1);
         child.set(extra::WRITE, format!("{}/{:x}", self.tenure.owner(), self.shared.write_id()));
         child.set(extra::ATTEMPTS, 0);
