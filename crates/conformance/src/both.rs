@@ -8,7 +8,7 @@ use crate::{date, sign};
 /// Queries for which there is no plan say so in these words.
 const UNPLANNED: [&str; 2] = [
     "Compositions of aggregates and other expressions are not allowed",
-    "are not planned for several partitions",
+    "are planned for several partitions only where",
 ];
 /// Headers that make a request more than a query over all items.
 const NARROW: [&str; 9] = [

@@ -12,8 +12,9 @@ use crate::order::{as_set, canonical, compare, is_ordered, number};
 pub type Ask<'a> = &'a mut dyn FnMut(&[(&str, &str)], &str) -> Result<Response, String>;
 
 /// What clients of this kind say they can do.
-const FEATURES: &str = "Aggregate,CompositeAggregate,CountIf,DCount,Distinct,GroupBy,MultipleAggregates,\
-                        MultipleOrderBy,NonStreamingOrderBy,NonValueAggregate,OffsetAndLimit,OrderBy,Top";
+const FEATURES: &str = "Aggregate,CompositeAggregate,CountIf,DCount,Distinct,GroupBy,HybridSearch,\
+                        ListAndSetAggregate,MultipleAggregates,MultipleOrderBy,NonStreamingOrderBy,\
+                        NonValueAggregate,OffsetAndLimit,OrderBy,Top,WeightedRankFusion";
 const PLACEHOLDER: &str = "{documentdb-formattableorderbyquery-filter}";
 /// Pages of one range; a server that gives more is going round in circles.
 const PAGES_MAX: usize = 10_000;
@@ -250,8 +251,21 @@ fn total(aggregate: &str, parts: &[Option<Json>]) -> Result<Option<Json>, String
         }
         "Min" => extreme(&at("/item2"), "min", Ordering::Less),
         "Max" => extreme(&at("/item2"), "max", Ordering::Greater),
+        "MakeList" => Some(Json::Array(elements(&at("/item")))),
+        "MakeSet" => {
+            let mut seen = std::collections::HashSet::new();
+            let mut all = elements(&at("/item"));
+            all.retain(|element| seen.insert(canonical(element)));
+            Some(Json::Array(all))
+        }
         other => return Err(format!("this driver does not merge {other}")),
     })
+}
+
+/// The elements of all lists.
+fn elements(lists: &[Option<Json>]) -> Vec<Json> {
+    let elements = |list: &Option<Json>| list.as_ref()?.items().map(<[Json]>::to_vec);
+    lists.iter().filter_map(elements).flatten().collect()
 }
 
 fn sum(values: &[Option<Json>]) -> Option<f64> {

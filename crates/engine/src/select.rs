@@ -85,11 +85,19 @@ impl Container {
         Ok(single.chain(advice.composite.iter().map(composite_name)).collect())
     }
 
-    /// How a client that asks every range by itself should run a query, as such clients read it.
-    pub fn query_plan(&self, text: &str, parameters: &[(String, Value)]) -> Result<Value> {
+    /// How a client that asks every range by itself, and has these features, should run a query, as
+    /// such clients read it.
+    pub fn query_plan(
+        &self,
+        text: &str,
+        parameters: &[(String, Value)],
+        features: &str,
+    ) -> Result<Value> {
         self.check_alive()?;
         let statement = Statement::new(text, parameters, &self.query_settings())?;
-        Ok(statement.fan_out(&self.definition().partition_key)?.to_json())
+        let plan = statement.fan_out(&self.definition().partition_key)?;
+        plan.check_client(features)?;
+        Ok(plan.to_json())
     }
 
     /// Tells the continuations of one query from those of every other. Ranges count as one: after
