@@ -80,16 +80,12 @@ async fn at_once(
         return Ok(answer.map(written));
     }
     let request = ahead::Request { read: &wanted.read, form: wanted.form, session };
-    if let Some(answer) = call.server.ahead.take(container, &request).await {
-        if let Ok(page) = &answer.result {
-            ahead::read(call.server, container, &request, page.changes, page.more, &page.position);
-        }
+    if let Some(answer) = call.server.ahead.take(call.server, container, &request).await {
         return Ok(answer);
     }
     let answer = read_on(container, wanted, wanted.read.clone(), session).await?;
     if let Ok(page) = &answer.result {
-        let changes = page.changes.len();
-        ahead::read(call.server, container, &request, changes, page.more, &page.position);
+        ahead::read(call.server, container, &request, page);
     }
     Ok(answer.map(written))
 }
