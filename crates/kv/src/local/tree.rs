@@ -20,7 +20,7 @@ use bytes::Bytes;
 use fjall::compaction::Leveled;
 use fjall::config::{
     BlockSizePolicy, BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry,
-    HashRatioPolicy, PinningPolicy, RestartIntervalPolicy,
+    HashRatioPolicy, PinningPolicy,
 };
 use fjall::{Database, KeyspaceCreateOptions, PersistMode};
 
@@ -326,13 +326,8 @@ fn point_reads() -> KeyspaceCreateOptions {
 }
 
 /// Keys that exist when they are looked up: the last level needs no filter.
-///
-/// They are numbers that follow each other, and mostly read in long runs: where each is written in
-/// full it is not put together again with every step.
 fn sure_hits() -> KeyspaceCreateOptions {
-    base()
-        .expect_point_read_hits(true)
-        .data_block_restart_interval_policy(RestartIntervalPolicy::all(1))
+    base().expect_point_read_hits(true)
 }
 
 /// Keys that are only scanned.
