@@ -26,8 +26,6 @@ pub enum Answer {
     Rows(Vec<Json>, Certainty),
     /// No plan, for this reason.
     NoPlan(String),
-    /// A plan that this driver does not carry out: one that fuses ranks.
-    Hybrid,
 }
 
 /// What of the rows of a query is determined.
@@ -76,8 +74,8 @@ pub fn rows(
         return Ok(Answer::NoPlan(response.text()));
     }
     let plan = Json::parse(&response.text())?;
-    if !matches!(plan.get("hybridSearchQueryInfo"), None | Some(Json::Null)) {
-        return Ok(Answer::Hybrid);
+    if let Some(hybrid @ Json::Object(_)) = plan.get("hybridSearchQueryInfo") {
+        return crate::hybrid::rows(ask, ranges, hybrid, (parameters, per_page));
     }
     let info = plan.get("queryInfo").ok_or("a plan without queryInfo")?;
     let text = match info.get("rewrittenQuery").and_then(Json::text).unwrap_or("") {
@@ -101,7 +99,12 @@ pub fn range_ids(body: &str) -> Result<Vec<String>, String> {
 }
 
 /// All pages of one range.
-fn range_rows(ask: Ask<'_>, range: &str, body: &str, per_page: usize) -> Result<Vec<Json>, String> {
+pub(crate) fn range_rows(
+    ask: Ask<'_>,
+    range: &str,
+    body: &str,
+    per_page: usize,
+) -> Result<Vec<Json>, String> {
     let per_page = per_page.to_string();
     all_pages(ask, &[("x-ms-documentdb-partitionkeyrangeid", range)], body, &per_page)
 }
