@@ -8,15 +8,15 @@
 mod filter;
 mod floor;
 mod lag;
+mod page;
 pub(crate) mod stream;
 
 use std::pin::Pin;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use model::epk::{Epk, EpkRange};
 use model::token::{Position, Session};
-use model::{Error, Result, charge, limits};
+use model::{Error, Result, charge};
 
 use crate::Container;
 use crate::api::{
@@ -31,10 +31,9 @@ use crate::version::Version;
 
 pub use filter::ChangesFilter;
 use filter::Looking;
+use page::Gathered;
 use stream::{Kind, Merged, before};
 
-/// Rows looked at for one page; a narrow scope ends its page here with a position further on.
-const ROWS_EXAMINED: usize = 20_000;
 /// Rows that a filter looks at before others may go on.
 const ROWS_BETWEEN_BREATHS: usize = 256;
 
@@ -302,10 +301,14 @@ impl Part {
     ) -> Result<()> {
         let (complete, view, doomed) = self.partition.look().await?;
         let mut rows = Merged::new(kinds(mode), self.lsn, complete);
+        let mut whole = page.begin_part(self.lsn);
         while let Some(row) = rows.next(&*view, page.room()).await? {
             if page.ends_before(row.lsn) {
                 page.full = true;
                 return Ok(());
+            }
+            if row.lsn != self.lsn {
+                whole = page.reach(self.lsn);
             }
             page.examined += 1;
             self.lsn = row.lsn;
@@ -319,6 +322,11 @@ impl Part {
                         tokio::task::yield_now().await;
                     }
                 }
+            }
+            if page.overflows(&whole) {
+                // This transaction is for the next page.
+                self.lsn = page.go_back(&whole);
+                return Ok(());
             }
         }
         // The view has every commit up to here, and all of them have been looked at.
@@ -381,42 +389,5 @@ fn kinds(mode: ChangesMode) -> &'static [Kind] {
         ChangesMode::Latest { deletes: false } => &[Kind::Live],
         ChangesMode::Latest { deletes: true } => &[Kind::Live, Kind::Deleted],
         ChangesMode::AllVersions => &[Kind::Logged],
-    }
-}
-
-/// A page being filled.
-struct Gathered {
-    changes: Vec<Changed>,
-    bytes: usize,
-    wanted: usize,
-    examined: usize,
-    last_lsn: u64,
-    full: bool,
-}
-
-impl Gathered {
-    fn new(items: Option<usize>) -> Self {
-        let wanted = items.unwrap_or(limits::PAGE_ITEMS_DEFAULT).clamp(1, limits::PAGE_ITEMS);
-        Self { changes: Vec::new(), bytes: 0, wanted, examined: 0, last_lsn: 0, full: false }
-    }
-
-    /// Rows worth asking for: one more tells whether the last transaction has ended.
-    fn room(&self) -> usize {
-        (self.wanted + 1).saturating_sub(self.changes.len()).max(16)
-    }
-
-    /// Whether a row of this LSN is for the next page.
-    fn ends_before(&self, lsn: u64) -> bool {
-        let enough = self.changes.len() >= self.wanted
-            || self.bytes >= limits::PAGE_BYTES
-            || self.examined >= ROWS_EXAMINED;
-        enough && lsn != self.last_lsn
-    }
-
-    fn add(&mut self, change: Changed) {
-        self.bytes += change.body.len();
-        self.bytes +=
-            change.detail.as_ref().and_then(|d| d.previous.as_ref()).map_or(0, Bytes::len);
-        self.changes.push(change);
     }
 }
