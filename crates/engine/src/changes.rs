@@ -9,6 +9,7 @@ mod filter;
 mod floor;
 mod lag;
 mod page;
+mod position;
 pub(crate) mod stream;
 
 use std::pin::Pin;
@@ -32,6 +33,7 @@ use crate::version::Version;
 pub use filter::ChangesFilter;
 use filter::Looking;
 use page::Gathered;
+use position::{check_covered, position_of};
 use stream::{Kind, Merged, before};
 
 /// Rows that a filter looks at before others may go on.
@@ -178,51 +180,6 @@ fn starts(span: &Span, read: &ChangesRead) -> Vec<EpkRange> {
         return vec![span.keys.clone()];
     }
     pieces.iter().filter_map(|piece| piece.keys.intersect(&span.keys)).collect()
-}
-
-/// A position of another scope would silently leave out what it does not mention.
-fn check_covered<'a>(position: &Position, spans: impl Iterator<Item = &'a EpkRange>) -> Result<()> {
-    for span in spans {
-        let mut covered = position.within(span);
-        covered.sort_by(|(a, _), (b, _)| a.min.cmp(&b.min));
-        let mut reached = span.min.clone();
-        for (part, _) in &covered {
-            if part.min > reached {
-                break;
-            }
-            reached = part.max.clone();
-        }
-        if reached < span.max {
-            return Err(Error::bad_request(
-                "the etag is of a feed of another scope: it does not cover all that is asked for; \
-                 send it with the scope it was given for",
-            ));
-        }
-    }
-    Ok(())
-}
-
-/// The next position: what was not served fully stays in front of what was.
-fn position_of(mut parts: Vec<Part>) -> Position {
-    if !parts.is_empty() {
-        // The part served last goes to the end, so that a busy one does not starve the others.
-        parts.rotate_left(1);
-    }
-    let pieces = |lsn: fn(&Part) -> u64| {
-        position_at(parts.iter().map(|part| (part.keys.clone(), lsn(part))).collect())
-    };
-    let at = pieces(|part| part.lsn);
-    if parts.iter().all(|part| part.began <= part.lsn) {
-        return at;
-    }
-    Position::Copy { began: Box::new(pieces(|part| part.began)), at: Box::new(at) }
-}
-
-fn position_at(pieces: Vec<(EpkRange, u64)>) -> Position {
-    match &pieces[..] {
-        [(_, lsn)] => Position::Lsn(*lsn),
-        _ => Position::Parts(pieces),
-    }
 }
 
 /// Resolves when any bell is rung, or the layout has changed.

@@ -6,8 +6,9 @@ use kv::{Keyspace, Scan, View};
 use model::Result;
 use model::token::Position;
 
+use super::Part;
+use super::position::check_covered;
 use super::stream::{Kind, first_after};
-use super::{Part, check_covered};
 use crate::Container;
 use crate::api::{RangeLag, Scope, storage};
 use crate::keys;
