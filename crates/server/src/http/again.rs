@@ -106,17 +106,15 @@ mod tests {
     fn poll_once(wakes: usize) -> (usize, usize) {
         let count = Arc::<Count>::default();
         let waker = count.clone().into();
-        let mut ran = 0;
+        let ran = AtomicUsize::new(0);
         let mut task = pin!(Again::new(poll_fn(|cx| {
-            ran += 1;
-            if ran <= wakes {
+            if ran.fetch_add(1, SeqCst) < wakes {
                 cx.waker().wake_by_ref();
             }
             Poll::<()>::Pending
         })));
         assert!(task.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-        drop(task);
-        (ran, count.0.load(SeqCst))
+        (ran.load(SeqCst), count.0.load(SeqCst))
     }
 
     #[test]
