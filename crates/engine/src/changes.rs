@@ -8,15 +8,16 @@
 mod filter;
 mod floor;
 mod lag;
+mod page;
+mod position;
 pub(crate) mod stream;
 
 use std::pin::Pin;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use model::epk::{Epk, EpkRange};
 use model::token::{Position, Session};
-use model::{Error, Result, charge, limits};
+use model::{Error, Result, charge};
 
 use crate::Container;
 use crate::api::{
@@ -31,10 +32,10 @@ use crate::version::Version;
 
 pub use filter::ChangesFilter;
 use filter::Looking;
+use page::Gathered;
+use position::{check_covered, position_of};
 use stream::{Kind, Merged, before};
 
-/// Rows looked at for one page; a narrow scope ends its page here with a position further on.
-const ROWS_EXAMINED: usize = 20_000;
 /// Rows that a filter looks at before others may go on.
 const ROWS_BETWEEN_BREATHS: usize = 256;
 
@@ -181,51 +182,6 @@ fn starts(span: &Span, read: &ChangesRead) -> Vec<EpkRange> {
     pieces.iter().filter_map(|piece| piece.keys.intersect(&span.keys)).collect()
 }
 
-/// A position of another scope would silently leave out what it does not mention.
-fn check_covered<'a>(position: &Position, spans: impl Iterator<Item = &'a EpkRange>) -> Result<()> {
-    for span in spans {
-        let mut covered = position.within(span);
-        covered.sort_by(|(a, _), (b, _)| a.min.cmp(&b.min));
-        let mut reached = span.min.clone();
-        for (part, _) in &covered {
-            if part.min > reached {
-                break;
-            }
-            reached = part.max.clone();
-        }
-        if reached < span.max {
-            return Err(Error::bad_request(
-                "the etag is of a feed of another scope: it does not cover all that is asked for; \
-                 send it with the scope it was given for",
-            ));
-        }
-    }
-    Ok(())
-}
-
-/// The next position: what was not served fully stays in front of what was.
-fn position_of(mut parts: Vec<Part>) -> Position {
-    if !parts.is_empty() {
-        // The part served last goes to the end, so that a busy one does not starve the others.
-        parts.rotate_left(1);
-    }
-    let pieces = |lsn: fn(&Part) -> u64| {
-        position_at(parts.iter().map(|part| (part.keys.clone(), lsn(part))).collect())
-    };
-    let at = pieces(|part| part.lsn);
-    if parts.iter().all(|part| part.began <= part.lsn) {
-        return at;
-    }
-    Position::Copy { began: Box::new(pieces(|part| part.began)), at: Box::new(at) }
-}
-
-fn position_at(pieces: Vec<(EpkRange, u64)>) -> Position {
-    match &pieces[..] {
-        [(_, lsn)] => Position::Lsn(*lsn),
-        _ => Position::Parts(pieces),
-    }
-}
-
 /// Resolves when any bell is rung, or the layout has changed.
 async fn any_rung(bells: &mut [Listening], layout: impl Future<Output = ()>) {
     let mut layout = std::pin::pin!(layout);
@@ -302,10 +258,14 @@ impl Part {
     ) -> Result<()> {
         let (complete, view, doomed) = self.partition.look().await?;
         let mut rows = Merged::new(kinds(mode), self.lsn, complete);
+        let mut whole = page.begin_part(self.lsn);
         while let Some(row) = rows.next(&*view, page.room()).await? {
             if page.ends_before(row.lsn) {
                 page.full = true;
                 return Ok(());
+            }
+            if row.lsn != self.lsn {
+                whole = page.reach(self.lsn);
             }
             page.examined += 1;
             self.lsn = row.lsn;
@@ -319,6 +279,11 @@ impl Part {
                         tokio::task::yield_now().await;
                     }
                 }
+            }
+            if page.overflows(&whole) {
+                // This transaction is for the next page.
+                self.lsn = page.go_back(&whole);
+                return Ok(());
             }
         }
         // The view has every commit up to here, and all of them have been looked at.
@@ -381,42 +346,5 @@ fn kinds(mode: ChangesMode) -> &'static [Kind] {
         ChangesMode::Latest { deletes: false } => &[Kind::Live],
         ChangesMode::Latest { deletes: true } => &[Kind::Live, Kind::Deleted],
         ChangesMode::AllVersions => &[Kind::Logged],
-    }
-}
-
-/// A page being filled.
-struct Gathered {
-    changes: Vec<Changed>,
-    bytes: usize,
-    wanted: usize,
-    examined: usize,
-    last_lsn: u64,
-    full: bool,
-}
-
-impl Gathered {
-    fn new(items: Option<usize>) -> Self {
-        let wanted = items.unwrap_or(limits::PAGE_ITEMS_DEFAULT).clamp(1, limits::PAGE_ITEMS);
-        Self { changes: Vec::new(), bytes: 0, wanted, examined: 0, last_lsn: 0, full: false }
-    }
-
-    /// Rows worth asking for: one more tells whether the last transaction has ended.
-    fn room(&self) -> usize {
-        (self.wanted + 1).saturating_sub(self.changes.len()).max(16)
-    }
-
-    /// Whether a row of this LSN is for the next page.
-    fn ends_before(&self, lsn: u64) -> bool {
-        let enough = self.changes.len() >= self.wanted
-            || self.bytes >= limits::PAGE_BYTES
-            || self.examined >= ROWS_EXAMINED;
-        enough && lsn != self.last_lsn
-    }
-
-    fn add(&mut self, change: Changed) {
-        self.bytes += change.body.len();
-        self.bytes +=
-            change.detail.as_ref().and_then(|d| d.previous.as_ref()).map_or(0, Bytes::len);
-        self.changes.push(change);
     }
 }

@@ -156,7 +156,7 @@ impl Container {
         self.itself.upgrade()
     }
 
-    /// Changes when the partitions do.
+    /// Changes when the partitions do, and when they are gone for good.
     pub(crate) fn layouts(&self) -> &Signal<()> {
         &self.layouts
     }
@@ -193,8 +193,10 @@ impl Container {
         self.resource.store(resource);
     }
 
+    /// From here on it is refused to all, those who wait for its changes included.
     pub(crate) fn mark_deleted(&self) {
         self.deleted.store(true, Ordering::Release);
+        self.layouts.set(());
     }
 
     pub(crate) fn check_alive(&self) -> Result<()> {

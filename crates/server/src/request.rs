@@ -9,7 +9,7 @@ pub mod changes;
 use bytes::Bytes;
 use engine::{Conditions, CreateOptions, Migration, Page, ReplaceOptions, Scope};
 use hyper::HeaderMap;
-use hyper::header::{CONTENT_TYPE, HeaderName, IF_MATCH, IF_NONE_MATCH};
+use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH};
 use model::epk::{Epk, EpkRange};
 use model::partition_key::PartitionKey;
 use model::throughput::Throughput;
@@ -25,12 +25,24 @@ use crate::header;
 pub struct Headers<'a>(pub &'a HeaderMap);
 
 impl<'a> Headers<'a> {
-    /// The text of a header.
+    /// The text of a header that has one value.
     pub fn text(self, name: &HeaderName) -> Result<Option<&'a str>> {
-        let Some(value) = self.0.get(name) else { return Ok(None) };
-        let text = std::str::from_utf8(value.as_bytes())
-            .map_err(|_| Error::bad_request(format!("header {name} is not UTF-8")))?;
-        Ok(Some(text.trim()))
+        let mut values = self.0.get_all(name).iter();
+        let Some(value) = values.next() else { return Ok(None) };
+        if values.any(|other| other != value) {
+            let why = format!("header {name} is sent more than once, with different values");
+            return Err(Error::bad_request(why));
+        }
+        as_text(name, value).map(Some)
+    }
+
+    /// The entries of a header that is a list, in one line or in several.
+    pub fn list(self, name: &HeaderName) -> Result<Vec<&'a str>> {
+        let mut entries = Vec::new();
+        for value in self.0.get_all(name) {
+            entries.extend(as_text(name, value)?.split(','));
+        }
+        Ok(entries)
     }
 
     /// A switch: `True` and `true` are on, `False`, `false`, nothing and absence are off.
@@ -168,8 +180,8 @@ impl<'a> Headers<'a> {
 
     /// Whether the client does not want to see what it has just written.
     pub fn wants_minimal(self) -> Result<bool> {
-        let prefer = self.text(&header::PREFER)?.unwrap_or("");
-        Ok(prefer.split(',').any(|part| part.trim().eq_ignore_ascii_case("return=minimal")))
+        let preferences = self.list(&header::PREFER)?;
+        Ok(preferences.iter().any(|part| part.trim().eq_ignore_ascii_case("return=minimal")))
     }
 
     /// How long the tokens of the answer live.
@@ -218,6 +230,12 @@ impl<'a> Headers<'a> {
             )),
         }
     }
+}
+
+fn as_text<'v>(name: &HeaderName, value: &'v HeaderValue) -> Result<&'v str> {
+    let text = std::str::from_utf8(value.as_bytes())
+        .map_err(|_| Error::bad_request(format!("header {name} is not UTF-8")))?;
+    Ok(text.trim())
 }
 
 fn wrong(name: &HeaderName, value: &str, why: &str) -> Error {

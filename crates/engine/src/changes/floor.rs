@@ -3,7 +3,8 @@
 use model::token::Position;
 use model::{Error, Fault, Result};
 
-use super::{Part, position_at};
+use super::Part;
+use super::position::position_at;
 use crate::api::ChangesMode;
 use crate::history::Floor;
 use crate::pieces::Piece;

@@ -6,6 +6,8 @@ use kv::{Keyspace, Scan, View};
 use model::Result;
 use model::token::Position;
 
+use super::Part;
+use super::position::check_covered;
 use super::stream::{Kind, first_after};
 use crate::Container;
 use crate::api::{RangeLag, Scope, storage};
@@ -19,9 +21,15 @@ impl Container {
     /// are not yet purged count; a scope within a range counts as the whole range.
     pub async fn lag(&self, scope: &Scope, position: &Position) -> Result<Vec<RangeLag>> {
         self.check_alive()?;
+        let spans = self.spans_of(scope)?;
+        // A position that cannot be read from has nothing left to read, or everything: both wrong.
+        check_covered(position, spans.iter().map(|span| &span.keys))?;
         let mut lags = Vec::new();
-        for span in self.spans_of(scope)? {
+        for span in spans {
             let pieces = position.within(&span.keys);
+            for (keys, lsn) in &pieces {
+                Part::new(span.partition.clone(), keys.clone(), *lsn).check()?;
+            }
             let position_lsn = pieces.iter().map(|(_, lsn)| *lsn).min().unwrap_or(0);
             let (lsn, view) = span.partition.view();
             let oldest = first_after(&*view, Kind::Live, position_lsn, lsn).await?;

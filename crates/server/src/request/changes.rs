@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use engine::{ChangesFilter, ChangesMode, ChangesRead, ChangesStart};
 use hyper::header::{ACCEPT, IF_MODIFIED_SINCE, IF_NONE_MATCH};
+use model::Result;
 use model::token::Position;
-use model::{Error, Result};
 
 use super::{Headers, wrong};
 use crate::{date, header};
@@ -113,9 +113,8 @@ impl Headers<'_> {
 
     fn delivery(self) -> Result<Delivery> {
         let wait = self.wait()?;
-        let accept = self.text(&ACCEPT)?.unwrap_or("");
-        if accept.split(',').any(|kind| media_type(kind).eq_ignore_ascii_case("text/event-stream"))
-        {
+        let events = |kind: &&str| media_type(kind).eq_ignore_ascii_case("text/event-stream");
+        if self.list(&ACCEPT)?.iter().any(events) {
             return Ok(Delivery::Events);
         }
         Ok(wait.map_or(Delivery::AtOnce, Delivery::Within))
@@ -123,24 +122,19 @@ impl Headers<'_> {
 
     /// `Prefer: wait=10`, alone or among others.
     fn wait(self) -> Result<Option<Duration>> {
-        for value in self.0.get_all(&header::PREFER) {
-            let text = value.to_str().map_err(|_| {
-                Error::bad_request(format!("header {} is not ASCII", header::PREFER))
-            })?;
-            for preference in text.split(',') {
-                let (name, value) = media_type(preference).split_once('=').unwrap_or_default();
-                if !name.trim().eq_ignore_ascii_case("wait") {
-                    continue;
-                }
-                let seconds = value.trim().trim_matches('"').parse();
-                return match seconds {
-                    Ok(seconds @ 1..=WAIT_SECONDS_MAX) => Ok(Some(Duration::from_secs(seconds))),
-                    _ => {
-                        let why = format!("must ask to wait for 1 to {WAIT_SECONDS_MAX} seconds");
-                        Err(wrong(&header::PREFER, text, &why))
-                    }
-                };
+        for preference in self.list(&header::PREFER)? {
+            let (name, value) = media_type(preference).split_once('=').unwrap_or_default();
+            if !name.trim().eq_ignore_ascii_case("wait") {
+                continue;
             }
+            let seconds = value.trim().trim_matches('"').parse();
+            return match seconds {
+                Ok(seconds @ 1..=WAIT_SECONDS_MAX) => Ok(Some(Duration::from_secs(seconds))),
+                _ => {
+                    let why = format!("must ask to wait for 1 to {WAIT_SECONDS_MAX} seconds");
+                    Err(wrong(&header::PREFER, preference.trim(), &why))
+                }
+            };
         }
         Ok(None)
     }
@@ -199,6 +193,8 @@ mod tests {
         check("if-none-match: *", " Now ");
         check("if-none-match: \"7\"", "After(Lsn(7))");
         check("if-none-match: banana", "is not the etag of a change feed");
+        check("if-none-match: \"7\"\nif-none-match: \"7\"", "After(Lsn(7))");
+        check("if-none-match: \"7\"\nif-none-match: \"9\"", "if-none-match is sent more than once");
         check("if-modified-since: Thu, 27 Apr 2017 00:51:12 GMT", "Since(1493254272000)");
         check("if-modified-since: yesterday", "must be a date");
         check(
@@ -214,6 +210,7 @@ mod tests {
         let check =
             |headers: &str, expect| check(&format!("a-im: Incremental Feed\n{headers}"), expect);
         check("prefer: wait=1", "Within(1s)");
+        check("accept: application/json\naccept: text/event-stream", "Events");
         check("prefer: return=minimal, Wait=60", "Within(60s)");
         check("prefer: return=minimal\nprefer: wait=\"5\"; x=y", "Within(5s)");
         check("prefer: respond-async", "AtOnce");

@@ -264,6 +264,25 @@ async fn a_silent_stream_has_heartbeats_and_its_container_an_end() {
     assert!(text.contains("event: error\n") && text.contains("\"code\":\"NotFound\""), "{text}");
 }
 
+/// Whoever waits for changes of a container that is deleted has nothing more to wait for.
+#[tokio::test]
+async fn the_end_of_a_container_wakes_who_waits() {
+    let options = Options { heartbeat: Duration::from_secs(600), ..Options::default() };
+    let running = start_with(options).await.with_container().await;
+    let now = ("if-none-match", "*");
+    let mut listens = listening(&running, &[now]).await;
+    listens.text_to("\n\n").await;
+    let mut all = waiting(&running, &[now, ("prefer", "wait=60")]).await;
+    let one = [now, ("prefer", "wait=60"), ("x-ms-documentdb-partitionkey", "[\"a\"]")];
+    let mut one = waiting(&running, &one).await;
+    settle().await;
+    running.ask("DELETE /dbs/d/colls/c", "").await.is(204);
+    all.answer().await.unwrap().is(404);
+    one.answer().await.unwrap().is(404);
+    let text = listens.text_to("\r\n0\r\n\r\n").await;
+    assert!(text.contains("\"code\":\"NotFound\""), "{text}");
+}
+
 async fn put_other(running: &Running) {
     running.ask("POST /dbs", r#"{"id":"other"}"#).await.is(201);
 }
