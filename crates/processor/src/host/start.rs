@@ -32,20 +32,9 @@ pub enum StartError {
     Mismatch(String),
 }
 
-/// Lists everything, however long it takes; refusals are final.
+/// Lists everything.
 pub(super) async fn list(shared: &Shared) -> Result<Vec<Stored>, StartError> {
-    let mut patience = Patience::default();
-    loop {
-        match shared.store.list(&shared.names.all()).await {
-            Ok(documents) => return Ok(documents),
-            Err(StoreError::Throttled(wait)) => patience.wait(shared, Some(wait)).await,
-            Err(wrong @ StoreError::Unknown(_)) => {
-                shared.retrying(None, wrong);
-                patience.wait(shared, None).await;
-            }
-            Err(wrong) => return Err(StartError::Leases(wrong.to_string())),
-        }
-    }
+    shared.list().await.map_err(|wrong| StartError::Leases(wrong.to_string()))
 }
 
 /// Ensures that the leases exist. Hosts of any library do this one after another.
