@@ -214,8 +214,11 @@ pub(super) async fn join(
     let options = &shared.options;
     let mut patience = Patience::default();
     loop {
-        fleet.replace(&list(shared).await?, shared.env.now());
+        let documents = list(shared).await?;
+        fleet.replace(&documents, shared.env.now());
         let id = shared.names.host(&options.instance_name);
+        // By its id: a document that cannot be read is written over.
+        let before = documents.iter().find(|stored| stored.id == id).map(|each| each.etag.clone());
         let member = Member {
             partition_key: shared.partition_key(&id),
             id,
@@ -229,7 +232,6 @@ pub(super) async fn join(
             max: options.max_partition_count,
             grace_ms: u64::try_from(options.rejoin_grace.as_millis()).unwrap_or(u64::MAX),
         };
-        let before = fleet.members.get(&options.instance_name).map(|(_, etag)| etag.clone());
         let sent = shared.env.now();
         let written = match before {
             Some(etag) => shared.store.replace(&member.write(), &etag).await,
