@@ -67,10 +67,10 @@ async fn observers_are_made_opened_called_and_closed() {
     });
     let mut processor =
         home.builder().await.options(from_beginning("a")).factory(factory).build().unwrap();
-    for _ in 0..2 {
+    for line in ["1: process", "2: open"] {
         processor.start().await.unwrap();
-        let is_called = || lines.lock().unwrap().iter().any(|line| line.contains("process"));
-        eventually("it is called", || async { is_called() }).await;
+        let is_there = || lines.lock().unwrap().iter().any(|each| each.starts_with(line));
+        eventually(line, || async { is_there() }).await;
         processor.stop(STOP).await;
     }
     let lines = lines.lock().unwrap().clone();

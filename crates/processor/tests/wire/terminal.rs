@@ -53,6 +53,11 @@ async fn dead_letters_are_shown_and_redriven() {
     assert!(worked && text.contains("1 letter"), "{text}");
     eventually("no letter", || async { home.all_documents(&home.dead).await.is_empty() }).await;
     assert!(letters(&["list"]).1.contains("no dead letters"));
+    let unnamed = ["processor", "deadletter", "list", "--name", "letters"];
+    let (worked, text) = said(astrarium(&home, &unnamed));
+    assert!(!worked && text.contains("--dead-letters is missing"), "{text}");
+    let (worked, text) = said(astrarium(&home, &["processor", "deadletter"]));
+    assert!(!worked && text.contains("deadletter list, or"), "{text}");
     Command::new("kill").args(["-TERM", &host.id().to_string()]).status().unwrap();
     assert!(host.wait().unwrap().success());
     let told = draining.join().unwrap();

@@ -37,6 +37,7 @@ pub async fn manage(command: &str, arguments: &Arguments) -> Result<(), String> 
             println!("{} removed; the next start makes them anew", counted(removed, "lease"));
         }
         "deadletter list" => {
+            arguments.need("dead-letters")?;
             let letters = fleet.letters().await.map_err(said)?;
             for (letter, _) in &letters {
                 let error = letter.error.as_deref().unwrap_or("waits behind another of its key");
@@ -47,6 +48,7 @@ pub async fn manage(command: &str, arguments: &Arguments) -> Result<(), String> 
             }
         }
         "deadletter redrive" => {
+            arguments.need("dead-letters")?;
             let flagged = fleet.redrive(&arguments.words).await.map_err(said)?;
             let letters = counted(flagged, "letter");
             println!("{letters} will be handled again by the hosts that own their ranges");
