@@ -9,6 +9,7 @@ mod bulk;
 mod operation;
 
 use kv::Keyspace;
+use model::json::Layout;
 use model::partition_key::PartitionKey;
 use model::token::{Etag, Session};
 use model::{Error, Fault, Result, charge, limits};
@@ -50,6 +51,8 @@ pub struct BatchOperation {
     pub id: Option<String>,
     /// The item, or the patch; empty where there is none.
     pub body: Bytes,
+    /// Where the members of the body lie, if that is known.
+    pub layout: Option<Layout>,
     /// Etag conditions.
     pub conditions: Conditions,
     /// The item's partition key. An atomic batch has one for all.

@@ -11,16 +11,17 @@
 //!   after its horizon; a read taken from a view older than the horizon is done again.
 //! - A refused decision leaves no trace: no LSN, no row.
 
-use std::collections::VecDeque;
+mod draft;
+mod overlay;
+mod reads;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use foldhash::{HashMap, HashMapExt};
-use kv::{CommitNo, Keyspace, Op, View};
+use kv::{CommitNo, Keyspace, Op};
 use model::policy::ContainerDefinition;
-use model::token::Etag;
 use model::{Error, Fault, Result};
 
 use crate::api::storage;
@@ -28,8 +29,8 @@ use crate::cache::Key;
 use crate::doomed::Doomed;
 use crate::gate::Gate;
 use crate::history::History;
-use crate::index::{self, Beforehand, Indexes, Indexing, Moved, Presence};
-use crate::keys::{self, Head, Row, Slot};
+use crate::index::{self, Indexes, Indexing, Presence};
+use crate::keys::{self, Head};
 use crate::listen::{Bell, bells_of};
 use crate::partition::Partition;
 pub(crate) use crate::places::Place;
@@ -37,8 +38,9 @@ use crate::places::{Places, Write};
 use crate::signal::Seen;
 use crate::watch::{Watch, Watches};
 
-/// Entries that the overlay may hold before it looks for some to forget.
-const OVERLAY_ENTRIES: usize = 512;
+pub(crate) use draft::Draft;
+use overlay::{Overlay, remembered};
+use reads::Reads;
 
 /// How often the writer's lock is tried before it is waited for.
 const ENTER_TRIES: usize = 8;
@@ -86,7 +88,7 @@ impl Writer {
         indexing: Indexing,
         horizon: CommitNo,
     ) -> (Mutex<Self>, Arc<ArcSwap<Outlook>>) {
-        let overlay = Overlay { horizon, newest: HashMap::new(), order: VecDeque::new() };
+        let overlay = Overlay::new(horizon);
         let outlook = Arc::new(ArcSwap::new(Outlook::of(&history, &indexing)));
         let writer = Mutex::new(Self {
             head,
@@ -136,268 +138,13 @@ impl Writer {
 
     /// What was submitted after a commit, as far as decisions look at it.
     pub(crate) fn submitted_after(&self, commit: CommitNo) -> impl Iterator<Item = &Place> {
-        let newest = self.overlay.newest.iter();
-        newest.filter(move |(_, (no, _))| *no > commit).map(|(place, _)| place)
+        self.overlay.after(commit)
     }
 
     /// Gives out a number for an item that may come to be. One that does not leaves a gap.
     pub(crate) fn next_ordinal(&mut self) -> u64 {
         self.head.ordinal += 1;
         self.head.ordinal
-    }
-}
-
-/// What was submitted lately, by key.
-#[derive(Debug)]
-struct Overlay {
-    /// Everything submitted after this commit is here.
-    horizon: CommitNo,
-    newest: HashMap<Place, (CommitNo, Option<Bytes>)>,
-    order: VecDeque<(CommitNo, Place)>,
-}
-
-impl Overlay {
-    fn remember(&mut self, no: CommitNo, place: Place, value: Option<Bytes>) {
-        self.order.push_back((no, place.clone()));
-        self.newest.insert(place, (no, value));
-    }
-
-    /// Forgets what every view from now on contains.
-    fn forget(&mut self, published: CommitNo) {
-        while let Some((no, _)) = self.order.front()
-            && *no <= published
-        {
-            let (no, place) = self.order.pop_front().expect("the front was just seen");
-            if self.newest.get(&place).is_some_and(|(newest, _)| *newest == no) {
-                self.newest.remove(&place);
-            }
-        }
-        self.horizon = self.horizon.max(published);
-    }
-}
-
-/// A decision in the making: what it reads, and what it would write.
-pub(crate) struct Draft<'a> {
-    /// The LSN it will have.
-    pub lsn: u64,
-    /// Counters as they will be.
-    pub head: Head,
-    /// What is kept for readers of changes, as it will be.
-    pub history: History,
-    /// The number of the partition it is made in.
-    pub number: u32,
-    /// Places given out within this commit.
-    pub places: u16,
-    /// Versions added to the feed within this commit.
-    pub versions: u16,
-    /// Partition keys whose items are gone, as they will be.
-    pub doomed: Arc<Doomed>,
-    overlay: Option<&'a Overlay>,
-    reads: &'a Places<Option<Bytes>>,
-    /// A key it looked at that has not been read yet.
-    pub missing: Option<Place>,
-    pub writes: Places<Write>,
-    /// What was replaced among the writes, where they may be undone.
-    pub replaced: Option<Vec<(Place, Write)>>,
-    /// Absent where nobody submits: nothing is indexed then.
-    indexing: Option<&'a Indexing>,
-    /// What the indexes have to follow.
-    moved: Vec<Moved>,
-    /// How far a build of indexes will have come; to the end where there is no key.
-    built: Option<Option<Bytes>>,
-}
-
-impl<'a> Draft<'a> {
-    /// A draft that nobody submits: of a transaction that tries what it is going to do.
-    pub fn trial(
-        (lsn, number): (u64, u32),
-        (head, history): (Head, History),
-        doomed: Arc<Doomed>,
-        reads: &'a Places<Option<Bytes>>,
-        writes: Places<Write>,
-    ) -> Self {
-        Self {
-            lsn,
-            head,
-            history,
-            number,
-            places: 0,
-            versions: 0,
-            doomed,
-            overlay: None,
-            reads,
-            missing: None,
-            writes,
-            replaced: Some(Vec::new()),
-            indexing: None,
-            moved: Vec::new(),
-            built: None,
-        }
-    }
-}
-
-impl Draft<'_> {
-    /// The value of a key, earlier writes of this draft included. Fails when the key has to be
-    /// read first: the decision then ends with this error, and runs again.
-    pub fn get(&mut self, place: &Place) -> Result<Option<Bytes>> {
-        if let Some(own) = self.writes.get(place) {
-            return Ok(match own {
-                Write::Put(value) => Some(value.clone()),
-                Write::Delete | Write::DeleteOnce => None,
-            });
-        }
-        if let Some((_, value)) = self.overlay.and_then(|overlay| overlay.newest.get(place)) {
-            return Ok(value.clone());
-        }
-        if let Some(value) = self.reads.get(place) {
-            return Ok(value.clone());
-        }
-        self.missing = Some(place.clone());
-        Err(Error::new(Fault::Internal, "a key has to be read first"))
-    }
-
-    /// Whether it has come upon a key that has to be read first: its error is not the last word.
-    pub fn is_unfinished(&self) -> bool {
-        self.missing.is_some()
-    }
-
-    /// Whether an item is there for everybody: neither past its time nor deleted with its key.
-    pub fn is_alive(&self, item_key: &[u8], row: &Row, default_ttl: Option<i32>) -> bool {
-        let now = u32::try_from(self.head.ts_ms / 1000).unwrap_or(u32::MAX);
-        !row.expired(default_ttl, now) && !self.doomed.hides(item_key, row.etag.lsn())
-    }
-
-    /// The etag of the next version of this commit.
-    pub fn next_etag(&mut self, ts: u32) -> Etag {
-        let etag = Etag::new(self.lsn, self.number, self.versions, ts);
-        self.versions = self.versions.checked_add(1).expect("a commit has few versions");
-        etag
-    }
-
-    /// Adds a version to the feed.
-    pub fn add_version(
-        &mut self,
-        etag: Etag,
-        stored: Bytes,
-        rows: Option<Beforehand>,
-    ) -> Result<()> {
-        self.count(etag.lsn(), 1)?;
-        self.moved.push(Moved::Added(stored.clone(), rows));
-        self.put(Keyspace::Feed, keys::feed_key(etag), stored);
-        Ok(())
-    }
-
-    /// Takes a version out of the feed.
-    pub fn remove_version(&mut self, etag: Etag) -> Result<()> {
-        self.count(etag.lsn(), -1)?;
-        let key = keys::feed_key(etag);
-        if self.indexing.is_some_and(Indexing::reads_bodies) {
-            // Missing only for what was written just before anything was indexed.
-            let stored = self.get(&(Keyspace::Feed, key.clone()))?;
-            self.moved.extend(stored.map(Moved::Removed));
-        }
-        self.delete_once(Keyspace::Feed, key);
-        Ok(())
-    }
-
-    /// From which policies index rows are.
-    pub fn indexing(&self) -> Option<&Indexing> {
-        self.indexing
-    }
-
-    /// Gives a version that stays the index rows of the current policy.
-    pub fn rebuild(&mut self, stored: Bytes) {
-        self.moved.push(Moved::Rebuilt(stored));
-    }
-
-    /// All items up to this one, or all there are, have the rows of the current policy.
-    pub fn built_up_to(&mut self, cursor: Option<Bytes>) {
-        self.built = Some(cursor);
-    }
-
-    /// Keeps the count of a block of the feed.
-    fn count(&mut self, lsn: u64, change: i32) -> Result<()> {
-        let place = (Keyspace::Index, keys::block_key(lsn));
-        let count = match self.get(&place)? {
-            Some(stored) => keys::decode_count(&stored)?,
-            None => 0,
-        };
-        match count.saturating_add_signed(change) {
-            0 => self.delete(place.0, place.1),
-            count => self.put(place.0, place.1, keys::encode_count(count)),
-        }
-        Ok(())
-    }
-
-    /// Sets a key.
-    pub fn put(&mut self, keyspace: Keyspace, key: Bytes, value: Bytes) {
-        self.write((keyspace, key), Write::Put(value));
-    }
-
-    /// Removes a key that may have been put many times.
-    pub fn delete(&mut self, keyspace: Keyspace, key: Bytes) {
-        self.write((keyspace, key), Write::Delete);
-    }
-
-    /// Removes a key that was put once.
-    pub fn delete_once(&mut self, keyspace: Keyspace, key: Bytes) {
-        self.write((keyspace, key), Write::DeleteOnce);
-    }
-
-    fn write(&mut self, place: Place, write: Write) {
-        match &mut self.replaced {
-            None => drop(self.writes.write(place, write)),
-            Some(replaced) => {
-                let old = self.writes.write(place.clone(), write);
-                replaced.extend(old.map(|old| (place, old)));
-            }
-        }
-    }
-}
-
-/// What a decision has read so far.
-#[derive(Default)]
-struct Reads {
-    values: Places<Option<Bytes>>,
-    /// The oldest view that a value is from.
-    oldest: Option<CommitNo>,
-}
-
-impl Reads {
-    async fn add(&mut self, view: &dyn View, places: Vec<Place>) -> Result<()> {
-        for run in places.chunk_by(|a, b| a.0 == b.0) {
-            if let [place] = run {
-                let value = view.get(place.0, &place.1).await.map_err(storage)?;
-                self.values.set(place.clone(), value);
-                continue;
-            }
-            let keys: Vec<Bytes> = run.iter().map(|(_, key)| key.clone()).collect();
-            let values = view.get_many(run[0].0, &keys).await.map_err(storage)?;
-            run.iter().cloned().zip(values).for_each(|(place, value)| {
-                self.values.set(place, value);
-            });
-        }
-        self.oldest = Some(self.oldest.map_or(view.commit(), |oldest| oldest.min(view.commit())));
-        Ok(())
-    }
-
-    /// Reads what a new version of the items that were found, or their end, will want to see.
-    async fn follow(&mut self, view: &dyn View, bodies: bool) -> Result<()> {
-        let mut places = Vec::new();
-        for ((keyspace, _), value) in self.values.entries() {
-            if *keyspace == Keyspace::Docs
-                && let Some(row) = Slot::item(value.as_ref())?
-            {
-                places.push((Keyspace::Index, keys::block_key(row.etag.lsn())));
-                places.extend(bodies.then(|| (Keyspace::Feed, row.feed_key())));
-            }
-        }
-        self.add(view, places).await
-    }
-
-    async fn renew(&mut self, view: &dyn View) -> Result<()> {
-        let places = std::mem::take(self).values.into_places().collect();
-        self.add(view, places).await
     }
 }
 
@@ -586,7 +333,7 @@ impl Partition {
             writer.presence.note(lsn, old.as_deref(), new.as_deref());
         }
         // Bodies are too large to be held for longer than they have to.
-        if bodies || writer.overlay.order.len() > OVERLAY_ENTRIES {
+        if bodies || writer.overlay.is_large() {
             writer.overlay.forget(self.owner.published().commit());
         }
         for (place, value) in remembered {
@@ -658,19 +405,4 @@ impl Partition {
         // A panic inside a decision leaves the writer as it was: nothing is assigned before submit.
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// What later decisions may look at: heads and index rows are not among it, and bodies only where
-/// somebody reads them to decide, or index rows follow from them.
-fn remembered(op: &Op, bodies: bool) -> Option<(Place, Option<Bytes>)> {
-    let (keyspace, key, value) = match op {
-        Op::Put(keyspace, key, value) => (*keyspace, key, Some(value.clone())),
-        Op::Delete(keyspace, key) | Op::DeleteOnce(keyspace, key) => (*keyspace, key, None),
-    };
-    let looked_at = match keyspace {
-        Keyspace::Docs | Keyspace::Index => true,
-        Keyspace::Feed => bodies,
-        Keyspace::Log | Keyspace::Meta | Keyspace::Terms => false,
-    };
-    looked_at.then(|| ((keyspace, key.clone()), value))
 }

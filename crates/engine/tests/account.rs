@@ -299,6 +299,7 @@ async fn bulk_operations_are_throttled_one_by_one() {
             body: json!({"id": n.to_string(), "pk": "k", "pad": "x".repeat(60_000)})
                 .to_string()
                 .into(),
+            layout: None,
             conditions: Conditions::default(),
             key: key("k"),
         };

@@ -26,7 +26,7 @@ fn operation(kind: BatchKind, id: &str, body: Value) -> BatchOperation {
         body => body.to_string().into(),
     };
     let id = Some(id.to_owned());
-    BatchOperation { kind, id, body, conditions: Conditions::default(), key: None }
+    BatchOperation { kind, id, body, layout: None, conditions: Conditions::default(), key: None }
 }
 
 fn put(kind: BatchKind, id: &str, v: u64) -> BatchOperation {

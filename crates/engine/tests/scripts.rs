@@ -44,7 +44,10 @@ impl Scripts for Rust {
 async fn account(
     script: impl Fn(&mut dyn Host) -> model::Result<String> + Send + Sync + 'static,
 ) -> Account {
-    let scripts: Arc<dyn Scripts> = Arc::new(Rust(Box::new(script)));
+    account_with(Arc::new(Rust(Box::new(script)))).await
+}
+
+async fn account_with(scripts: Arc<dyn Scripts>) -> Account {
     let account = Account::with_scripts(json!({}), Some(scripts)).await;
     let body = object(json!({"id": "s", "body": "in Rust"}));
     let none = CreateOptions::default();
@@ -125,6 +128,64 @@ async fn one_that_was_disturbed_runs_again_and_keeps_others_out() {
     assert_eq!(done.result.unwrap(), "11");
     assert!(written.at.lsn > done.at.lsn);
     assert_eq!(runs.load(Ordering::SeqCst), 2);
+}
+
+/// Reads, waits until it is told to go on, and has then run for too long the second time.
+struct Late {
+    runs: AtomicUsize,
+    reached: SyncSender<()>,
+    goes_on: Mutex<Receiver<()>>,
+}
+
+impl fmt::Debug for Late {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Late")
+    }
+}
+
+impl Scripts for Late {
+    fn run(&self, _: &Call<'_>, host: &mut dyn Host) -> script::Result<Outcome> {
+        let runs = self.runs.fetch_add(1, Ordering::SeqCst);
+        let done = increment(host, || {
+            self.reached.send(()).unwrap();
+            self.goes_on.lock().unwrap().recv().unwrap();
+        });
+        match runs {
+            0 => Ok(Outcome { body: done.ok(), log: String::new() }),
+            _ => Err(Error::new(ErrorKind::Timeout, "it ran too long")),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_runs_out_of_time_lets_others_in() {
+    let (reached, reaches) = sync_channel(0);
+    let (go_on, goes_on) = sync_channel(0);
+    let late = Late { runs: AtomicUsize::new(0), reached, goes_on: Mutex::new(goes_on) };
+    let account = account_with(Arc::new(late)).await;
+    account.put("n", json!({"v": 0})).await;
+    let engine = account.engine.clone();
+    let script =
+        tokio::spawn(async move { engine.execute(&procedure(), key("k"), b"[]", false).await });
+    let reaches = Arc::new(Mutex::new(reaches));
+    let wait = || {
+        let reaches = reaches.clone();
+        tokio::task::spawn_blocking(move || reaches.lock().unwrap().recv().unwrap())
+    };
+    wait().await.unwrap();
+    account.put("n", json!({"v": 10})).await;
+    go_on.send(()).unwrap();
+    wait().await.unwrap();
+    // It holds its key now.
+    let (container, none) = (account.container(), Conditions::default());
+    let body = json!({"id": "n", "pk": "k", "v": 100}).to_string();
+    let mut waits = Box::pin(container.upsert_item(key("k"), body.into(), &none));
+    let first = std::future::poll_fn(|cx| std::task::Poll::Ready(waits.as_mut().poll(cx))).await;
+    assert!(first.is_pending(), "it waits");
+    go_on.send(()).unwrap();
+    waits.await.unwrap().result.unwrap();
+    assert!(script.await.unwrap().unwrap().answer.result.is_err());
+    assert_eq!(account.words(LATEST, ChangesStart::Beginning).await, ["n=100"]);
 }
 
 const LATEST: ChangesMode = ChangesMode::Latest { deletes: false };

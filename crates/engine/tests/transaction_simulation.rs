@@ -140,7 +140,8 @@ fn key(n: u64) -> PartitionKey {
 
 fn operation(kind: BatchKind, id: String, body: Value) -> BatchOperation {
     let body = Bytes::from(body.to_string());
-    BatchOperation { kind, id: Some(id), body, conditions: Conditions::default(), key: None }
+    let conditions = Conditions::default();
+    BatchOperation { kind, id: Some(id), body, layout: None, conditions, key: None }
 }
 
 fn purse(k: u64, n: u64) -> BatchOperation {

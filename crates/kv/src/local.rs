@@ -24,6 +24,7 @@ mod commit;
 mod file;
 mod flush;
 mod format;
+mod hands;
 mod journal;
 mod queue;
 mod recent;

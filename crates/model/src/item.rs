@@ -37,7 +37,11 @@ pub struct Stamp<'a> {
 impl<'a> Item<'a> {
     /// Checks the body of a write.
     pub fn parse(body: &'a [u8]) -> Result<Self> {
-        let document = Document::parse(body)?;
+        Self::of(Document::parse(body)?)
+    }
+
+    /// The same, where the text has been checked.
+    pub fn of(document: Document<'a>) -> Result<Self> {
         for name in ["id", "ttl"] {
             if document.duplicate(name) {
                 return Err(Error::bad_request(format!(

@@ -53,6 +53,22 @@ impl<'a> Document<'a> {
         Ok(Self { sent: text, text: &text[span], members })
     }
 
+    /// An object whose members are known: of text that was checked by [`check_list`].
+    pub fn laid_out(text: &'a [u8], layout: &Layout) -> Result<Self> {
+        let whole = utf8(text)?;
+        let lies = |from: u32, to: u32| from as usize..to as usize;
+        let found = layout.0.iter().map(|[key, key_end, value, end]| {
+            let (key, value) = (lies(*key, *key_end), lies(*value, *end));
+            whole.get(value.clone()).and(whole.get(key.clone()))?;
+            Some(member(whole, key, value))
+        });
+        let members: Option<Vec<_>> = found.collect();
+        let members = members.ok_or_else(|| {
+            Error::new(crate::Fault::Internal, "the members of an object do not lie in its text")
+        })?;
+        Ok(Self { sent: text, text, members })
+    }
+
     /// The text of the object, without the whitespace around it.
     pub fn text(&self) -> &'a [u8] {
         self.text
@@ -93,6 +109,48 @@ pub fn check(text: &[u8]) -> Result<&[u8]> {
     utf8(text)?;
     let span = scan::check(text, |_, _| {}).map_err(refusal)?;
     Ok(&text[span])
+}
+
+/// Where the members of an object lie in its text: each key, with its quotes, and each value.
+#[derive(Debug, Clone)]
+pub struct Layout(Vec<[u32; 4]>);
+
+/// An object of a checked list.
+#[derive(Debug)]
+pub struct Listed<'a> {
+    /// Its members as they are spelled: name, value, and where the members of the value lie, should
+    /// it be an object that has some.
+    pub members: Vec<(&'a [u8], &'a [u8], Option<Layout>)>,
+}
+
+/// Checks a list as completely as [`check`] does, in one pass, and returns its first objects, up to
+/// so many, with what is in them; whatever else it has is an object without members. None where the
+/// text is no list.
+pub fn check_list(text: &[u8], most: usize) -> Result<Option<Vec<Listed<'_>>>> {
+    utf8(text)?;
+    let (mut listed, mut members, mut inner) = (Vec::new(), Vec::new(), Vec::new());
+    let heard = |depth: usize, key: Option<Range<usize>>, value: Range<usize>| match (depth, key) {
+        _ if listed.len() == most => {}
+        (1, _) => listed.push(Listed { members: std::mem::take(&mut members) }),
+        (2, Some(key)) => {
+            let layout = (!inner.is_empty()).then(|| laid_out(std::mem::take(&mut inner), &value));
+            members.push((&text[key], &text[value], layout.flatten()));
+        }
+        (3, Some(key)) => inner.push((key, value)),
+        (2, None) => inner.clear(),
+        _ => {}
+    };
+    let span = scan::check_deep::<3>(text, heard).map_err(refusal)?;
+    Ok((kind(&text[span]) == Kind::Array).then_some(listed))
+}
+
+/// Members as they lie in the value that they are of; none where it is a list of such.
+fn laid_out(members: Vec<(Range<usize>, Range<usize>)>, value: &Range<usize>) -> Option<Layout> {
+    let at = |place: usize| u32::try_from(place.checked_sub(value.start)?).ok();
+    let lies = |(key, value): (Range<usize>, Range<usize>)| {
+        Some([at(key.start)?, at(key.end)?, at(value.start)?, at(value.end)?])
+    };
+    members.into_iter().map(lies).collect::<Option<_>>().map(Layout)
 }
 
 /// A small body as a tree. Last wins where a name occurs more than once.

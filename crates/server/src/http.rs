@@ -1,5 +1,6 @@
 //! Connections: accepted, served, and on shutdown finished.
 
+mod again;
 pub mod body;
 mod connection;
 mod cors;
@@ -17,6 +18,7 @@ use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use crate::Server;
+use again::Again;
 use watch::Watch;
 
 /// How long to wait after an accept failed, for instance because files have run out.
@@ -50,7 +52,7 @@ pub async fn serve(listener: TcpListener, server: Arc<Server>, shutdown: impl Fu
         };
         let (server, activity, alive) = (server.clone(), watch.add(), alive.clone());
         tokio::spawn(async move {
-            connection::serve(stream, server, activity).await;
+            Again::new(connection::serve(stream, server, activity)).await;
             drop((permit, alive));
         });
     }

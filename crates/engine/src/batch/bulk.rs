@@ -117,7 +117,7 @@ impl Bulk {
     }
 
     async fn serve(&self, operation: &BatchOperation) -> Result<Answer<BatchItem>> {
-        let BatchOperation { kind, id, body, conditions, key } = operation;
+        let BatchOperation { kind, id, body, conditions, key, .. } = operation;
         self.check_range(key.as_ref())?;
         let (container, key, body) = (&self.container, key.clone(), body.clone());
         let named =

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use kv::Keyspace;
 use model::item::Item;
+use model::json::Document;
 use model::token::Match;
 use model::{Error, Fault, Result, charge, limits};
 
@@ -37,11 +38,14 @@ impl<'a> Prepared<'a> {
         operation: &'a BatchOperation,
         partition: &Partition,
     ) -> Result<Self> {
-        let BatchOperation { kind, id, body, conditions, .. } = operation;
+        let BatchOperation { kind, id, body, layout, conditions, .. } = operation;
         let named =
             || id.as_deref().ok_or_else(|| Error::bad_request(format!("a {kind:?} needs an 'id'")));
         let put = |mode: Mode, id: Option<&str>| {
-            let item = Item::parse(body)?;
+            let item = match layout {
+                Some(layout) => Item::of(Document::laid_out(body, layout)?)?,
+                None => Item::parse(body)?,
+            };
             check_identity(key, &item, id)?;
             let put = Put::new(mode, key, item, conditions).prepared_for(partition);
             Ok(Self::Put(Box::new(put)))

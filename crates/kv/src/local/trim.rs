@@ -72,7 +72,7 @@ pub(crate) fn deletes(
         bytes: usize::MAX,
         keys_only: true,
     };
-    let chunk = shared.view(partition.id).chunk(&scan)?;
+    let (chunk, _) = shared.view(partition.id).chunk(&scan)?;
     let keys = chunk.rows.into_iter();
     Ok((keys.map(|(key, _)| Op::Delete(keyspace, key)).collect(), chunk.resume.is_some()))
 }

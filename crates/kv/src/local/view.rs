@@ -11,15 +11,17 @@ use bytes::{Buf, Bytes};
 use fjall::Readable;
 
 use super::apply::{Published, prefixed};
+use super::hands;
 use super::recent::Value;
 use super::scan::{self, Merge};
+use super::segment::{Segment, file_name};
 use super::tree::{Pointer, Tree, failed};
 use crate::{Chunk, CommitNo, Keyspace, PartitionId, Pending, Result, Scan, View};
 
 /// Bytes between two values that are rather read along than skipped.
 const GAP_BYTES: u64 = 16 << 10;
 /// Most bytes in one read; larger values are read alone.
-const SPAN_BYTES: u64 = 1 << 20;
+const SPAN_BYTES: u64 = 256 << 10;
 /// Keys up to this length are looked up without an allocation.
 const SHORT_KEY_BYTES: usize = 248;
 
@@ -78,11 +80,17 @@ impl View for LocalView {
         keyspace: Keyspace,
         keys: &'a [Bytes],
     ) -> Pending<'a, Vec<Option<Bytes>>> {
-        Box::pin(ready(self.values(keyspace, keys)))
+        Box::pin(self.values(keyspace, keys))
     }
 
     fn scan(&self, scan: Scan) -> Pending<'_, Chunk> {
-        Box::pin(ready(self.chunk(&scan)))
+        Box::pin(async move {
+            let (mut chunk, pointers) = self.chunk(&scan)?;
+            for (row, value) in chunk.rows.iter_mut().zip(self.read_all(pointers).await?) {
+                row.1 = value;
+            }
+            Ok(chunk)
+        })
     }
 }
 
@@ -95,7 +103,7 @@ impl LocalView {
         }
     }
 
-    fn values(&self, keyspace: Keyspace, keys: &[Bytes]) -> Result<Vec<Option<Bytes>>> {
+    async fn values(&self, keyspace: Keyspace, keys: &[Bytes]) -> Result<Vec<Option<Bytes>>> {
         let mut values = Vec::with_capacity(keys.len());
         let (mut pointers, mut places) = (Vec::new(), Vec::new());
         for (i, row) in self.rows(keyspace, keys)?.into_iter().enumerate() {
@@ -109,7 +117,7 @@ impl LocalView {
                 }
             });
         }
-        for (place, value) in places.into_iter().zip(self.read_all(&pointers)?) {
+        for (place, value) in places.into_iter().zip(self.read_all(pointers).await?) {
             values[place] = Some(value);
         }
         Ok(values)
@@ -165,12 +173,13 @@ impl LocalView {
         Ok(order.len())
     }
 
-    /// The next rows of a scan.
-    pub(crate) fn chunk(&self, scan: &Scan) -> Result<Chunk> {
+    /// The next rows of a scan, and where the values of those are that have none yet: either all
+    /// or none of them.
+    pub(crate) fn chunk(&self, scan: &Scan) -> Result<(Chunk, Vec<Pointer>)> {
         let mut chunk = Chunk::default();
         let range = self.range(scan);
         if scan::is_empty(&range) {
-            return Ok(chunk);
+            return Ok((chunk, Vec::new()));
         }
         let tree = (!self.is_above_tree(scan.keyspace, &range.0)).then_some(&*self.tree);
         let mut merge = Merge::new(&self.published, tree, scan.keyspace, range, scan.reverse)?;
@@ -202,10 +211,7 @@ impl LocalView {
             }
             chunk.rows.push((key, value));
         }
-        for (row, value) in chunk.rows.iter_mut().zip(self.read_all(&pointers)?) {
-            row.1 = value;
-        }
-        Ok(chunk)
+        Ok((chunk, pointers))
     }
 
     /// The bounds of a scan as layers and the tree have them.
@@ -248,56 +254,71 @@ impl LocalView {
     }
 
     fn read(&self, pointer: &Pointer) -> Result<Bytes> {
-        let bytes = self.segment(pointer)?.read(u64::from(pointer.at), pointer.bytes as usize)?;
-        self.verify(pointer, bytes)
+        let segment = self.published.segment(pointer)?;
+        let bytes = segment.read(u64::from(pointer.at), pointer.bytes as usize)?;
+        verify(segment, pointer, bytes)
     }
 
     /// Reads values, in the order of their pointers.
-    fn read_all(&self, pointers: &[Pointer]) -> Result<Vec<Bytes>> {
+    async fn read_all(&self, pointers: Vec<Pointer>) -> Result<Vec<Bytes>> {
         let place = |i: &usize| (pointers[*i].segment, pointers[*i].at);
-        let mut order: Vec<usize> = (0..pointers.len()).collect();
-        if !order.is_sorted_by_key(place) {
+        let count = pointers.len();
+        let mut order: Vec<usize> = (0..count).collect();
+        let sorted = order.is_sorted_by_key(place);
+        if !sorted {
             order.sort_unstable_by_key(place);
         }
-        let mut values = vec![Bytes::new(); pointers.len()];
-        let mut rest = order.as_slice();
-        while !rest.is_empty() {
-            let (span, later) = rest.split_at(span_of(pointers, rest));
-            self.read_span(pointers, span, &mut values)?;
-            rest = later;
+        let mut spans = Vec::new();
+        let mut start = 0;
+        while start < count {
+            let end = start + span_of(&pointers, &order[start..]);
+            spans.push(start..end);
+            start = end;
         }
-        Ok(values)
+        let placed: Vec<Pointer> =
+            if sorted { pointers } else { order.iter().map(|i| pointers[*i]).collect() };
+        let (published, pieces) = (self.published.clone(), spans.len());
+        let read = move |n: usize| published.read_span(&placed[spans[n].clone()]);
+        let values = hands::share(pieces, read).await?.into_iter().flatten();
+        if sorted {
+            return Ok(values.collect());
+        }
+        let mut out = vec![Bytes::new(); count];
+        order.into_iter().zip(values).for_each(|(i, value)| out[i] = value);
+        Ok(out)
     }
+}
 
-    fn read_span(&self, pointers: &[Pointer], span: &[usize], values: &mut [Bytes]) -> Result<()> {
-        let (Some(first), Some(last)) = (span.first(), span.last()) else { return Ok(()) };
-        let (first, last) = (&pointers[*first], &pointers[*last]);
+impl Published {
+    /// Reads values that lie close together, in their order.
+    fn read_span(&self, span: &[Pointer]) -> Result<Vec<Bytes>> {
+        let (Some(first), Some(last)) = (span.first(), span.last()) else { return Ok(Vec::new()) };
         let from = u64::from(first.at);
         let bytes = u64::from(last.at) + u64::from(last.bytes) - from;
-        let buffer = self.segment(first)?.read(from, bytes as usize)?;
-        for i in span {
-            let pointer = &pointers[*i];
+        let segment = self.segment(first)?;
+        let buffer = segment.read(from, bytes as usize)?;
+        let value = |pointer: &Pointer| {
             let at = (pointer.at - first.at) as usize;
-            values[*i] = self.verify(pointer, buffer.slice(at..at + pointer.bytes as usize))?;
-        }
-        Ok(())
+            verify(segment, pointer, buffer.slice(at..at + pointer.bytes as usize))
+        };
+        span.iter().map(value).collect()
     }
 
-    fn segment(&self, pointer: &Pointer) -> Result<&Arc<super::segment::Segment>> {
-        self.published.segments.get(&pointer.segment).ok_or_else(|| {
+    fn segment(&self, pointer: &Pointer) -> Result<&Arc<Segment>> {
+        self.segments.get(&pointer.segment).ok_or_else(|| {
             crate::Error::Corrupt(format!(
                 "a row points into segment {}, which does not exist",
-                super::segment::file_name(pointer.segment)
+                file_name(pointer.segment)
             ))
         })
     }
+}
 
-    fn verify(&self, pointer: &Pointer, bytes: Bytes) -> Result<Bytes> {
-        if crc32fast::hash(&bytes) == pointer.crc {
-            return Ok(bytes);
-        }
-        Err(self.segment(pointer)?.corrupt(u64::from(pointer.at), "holds a value that was altered"))
+fn verify(segment: &Segment, pointer: &Pointer, bytes: Bytes) -> Result<Bytes> {
+    if crc32fast::hash(&bytes) == pointer.crc {
+        return Ok(bytes);
     }
+    Err(segment.corrupt(u64::from(pointer.at), "holds a value that was altered"))
 }
 
 /// Whether keys may lie close together, which are then put in order. Those of pointed keyspaces begin

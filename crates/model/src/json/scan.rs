@@ -19,11 +19,29 @@ pub(super) struct Fail {
 /// `member` hears of every member of a top-level object: the key with its quotes, the value.
 pub(super) fn check(
     text: &[u8],
-    member: impl FnMut(Range<usize>, Range<usize>),
+    mut member: impl FnMut(Range<usize>, Range<usize>),
 ) -> Result<Range<usize>, Fail> {
-    let mut scanner = Scanner { text, at: 0, what: "" };
-    scanner.whole(member).map_err(|Stop| Fail { what: scanner.what, at: scanner.at })
+    check_deep::<1>(text, |_, key, value| {
+        if let Some(key) = key {
+            member(key, value);
+        }
+    })
 }
+
+/// The same, and `heard` hears of all members and elements that are this deep or less, those of the
+/// top-level value being at depth 1: the depth, the key with its quotes where it is a member, the
+/// value. What is within a value comes before it.
+pub(super) fn check_deep<const DEPTH: usize>(
+    text: &[u8],
+    heard: impl FnMut(usize, Option<Range<usize>>, Range<usize>),
+) -> Result<Range<usize>, Fail> {
+    const { assert!(DEPTH < LEVELS) };
+    let mut scanner = Scanner { text, at: 0, what: "" };
+    scanner.whole::<DEPTH>(heard).map_err(|Stop| Fail { what: scanner.what, at: scanner.at })
+}
+
+/// More levels than anybody hears of.
+const LEVELS: usize = 4;
 
 /// Says that the text is wrong. What and where stays in the scanner, so that the results of
 /// its functions are as small as they can be.
@@ -38,10 +56,13 @@ struct Scanner<'a> {
 }
 
 impl Scanner<'_> {
-    fn whole(&mut self, member: impl FnMut(Range<usize>, Range<usize>)) -> Step<Range<usize>> {
+    fn whole<const DEPTH: usize>(
+        &mut self,
+        heard: impl FnMut(usize, Option<Range<usize>>, Range<usize>),
+    ) -> Step<Range<usize>> {
         self.space();
         let start = self.at;
-        self.value(member)?;
+        self.value::<DEPTH>(heard)?;
         let end = self.at;
         self.space();
         if self.at < self.text.len() {
@@ -51,19 +72,24 @@ impl Scanner<'_> {
     }
 
     /// Passes a value. One turn of the outer loop begins a value, one of the inner ends one.
-    fn value(&mut self, mut member: impl FnMut(Range<usize>, Range<usize>)) -> Step {
+    fn value<const DEPTH: usize>(
+        &mut self,
+        mut heard: impl FnMut(usize, Option<Range<usize>>, Range<usize>),
+    ) -> Step {
         let mut open = Open { objects: 0, depth: 0 };
-        let (mut key, mut value_start) = (0..0, 0);
+        // By depth: the key of the member that is under way, and where its value begins.
+        let mut keys = [(0, 0); LEVELS];
+        let mut starts = [0; LEVELS];
         loop {
             self.space();
-            if open.depth == 1 {
-                value_start = self.at;
+            if open.depth <= DEPTH {
+                starts[open.depth] = self.at;
             }
             match self.peek() {
                 b'{' => {
                     self.enter(&mut open, true)?;
                     if self.peek() != b'}' {
-                        self.member_key(&open, &mut key)?;
+                        self.member_key::<DEPTH>(&open, &mut keys)?;
                         continue;
                     }
                     self.leave(&mut open);
@@ -81,15 +107,17 @@ impl Scanner<'_> {
                 if open.depth == 0 {
                     return Ok(());
                 }
-                if open.depth == 1 && open.in_object() {
-                    member(key.clone(), value_start..self.at);
+                if open.depth <= DEPTH {
+                    let (from, to) = keys[open.depth];
+                    let key = open.in_object().then_some(from..to);
+                    heard(open.depth, key, starts[open.depth]..self.at);
                 }
                 self.space();
                 match (self.peek(), open.in_object()) {
                     (b',', true) => {
                         self.at += 1;
                         self.space();
-                        self.member_key(&open, &mut key)?;
+                        self.member_key::<DEPTH>(&open, &mut keys)?;
                         break;
                     }
                     (b',', false) => {
@@ -130,11 +158,15 @@ impl Scanner<'_> {
         }
     }
 
-    /// Passes a name and its colon, and remembers those of the top-level object.
-    fn member_key(&mut self, open: &Open, key: &mut Range<usize>) -> Step {
+    /// Passes a name and its colon, and remembers those that somebody hears of.
+    fn member_key<const DEPTH: usize>(
+        &mut self,
+        open: &Open,
+        keys: &mut [(usize, usize); LEVELS],
+    ) -> Step {
         let found = self.key()?;
-        if open.depth == 1 {
-            *key = found;
+        if open.depth <= DEPTH {
+            keys[open.depth] = (found.start, found.end);
         }
         Ok(())
     }

@@ -203,3 +203,43 @@ fn small_bodies_become_trees() {
     assert_eq!(check(b" [1, 2] ").unwrap(), b"[1, 2]");
     assert!(check(b"[1, 2").is_err());
 }
+
+#[test]
+fn a_list_is_checked_and_cut_in_one_pass() {
+    let text = r#" [ {"op":"Create", "body" : { "id":"1" , "n":{"x":[{"y":2}]},"\u0061":null } },5,[{"z":1}],{},
+        {"body":{},"body":[{"k":1}], "b": {"c":1}} ] "#;
+    let listed = check_list(text.as_bytes(), 9).unwrap().unwrap();
+    let names = |listed: &Listed<'_>| -> Vec<String> {
+        let name = |key: &[u8]| String::from_utf8(key.to_vec()).unwrap();
+        listed
+            .members
+            .iter()
+            .map(|(key, _, layout)| name(key) + if layout.is_some() { "+" } else { "" })
+            .collect()
+    };
+    let all: Vec<_> = listed.iter().map(names).collect();
+    assert_eq!(
+        all,
+        [
+            vec!["\"op\"", "\"body\"+"],
+            vec![],
+            vec![],
+            vec![],
+            vec!["\"body\"", "\"body\"", "\"b\"+"]
+        ]
+    );
+    let (_, body, layout) = &listed[0].members[1];
+    let known = Document::laid_out(body, layout.as_ref().unwrap()).unwrap();
+    let parsed = Document::parse(body).unwrap();
+    assert_eq!(known.text(), parsed.text());
+    assert_eq!(format!("{:?}", known.members()), format!("{:?}", parsed.members()));
+    assert_eq!(known.members().len(), 3);
+    // What lies elsewhere is refused, not read.
+    assert!(Document::laid_out(b"{}", layout.as_ref().unwrap()).is_err());
+    assert_eq!(check_list(text.as_bytes(), 2).unwrap().unwrap().len(), 2);
+    assert!(check_list(br#"{"a":{"b":1}}"#, 9).unwrap().is_none());
+    assert!(check_list(b"[]", 9).unwrap().unwrap().is_empty());
+    for wrong in ["", "[", "[{]", "[{\"a\":{\"b\":1,}}]", "[1] 2"] {
+        assert!(check_list(wrong.as_bytes(), 0).is_err(), "{wrong}");
+    }
+}

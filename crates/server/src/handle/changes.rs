@@ -72,17 +72,14 @@ async fn next(
     }
     let request = ahead::Request { read: &wanted.read, form: wanted.form, session };
     let waits = matches!(wanted.delivery, Delivery::Within(_));
-    if let Some(answer) = call.server.ahead.take(container, &request).await
-        && let Ok(page) = &answer.result
-        && (page.changes > 0 || !waits)
+    if let Some(answer) = call.server.ahead.take(call.server, container, &request).await
+        && answer.result.as_ref().is_ok_and(|page| page.changes > 0 || !waits)
     {
-        ahead::read(call.server, container, &request, page.changes, page.more, &page.position);
         return Ok(answer);
     }
     let answer = wait(call, container, wanted, session).await?;
     if let Ok(page) = &answer.result {
-        let changes = page.changes.len();
-        ahead::read(call.server, container, &request, changes, page.more, &page.position);
+        ahead::read(call.server, container, &request, page);
     }
     Ok(answer.map(written))
 }

@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use engine::{BatchKind, BatchOperation, Conditions};
-use model::json::{self, Kind};
+use model::json::{self, Kind, Layout, Listed};
 use model::partition_key::PartitionKey;
 use model::token::Match;
 use model::{Error, Fault, Result, limits};
@@ -26,17 +26,21 @@ pub fn operations(body: &Bytes, key: Option<&PartitionKey>) -> Result<Vec<BatchO
             format!("the batch has {} bytes, the limit is {}", body.len(), limits::BATCH_BYTES),
         ));
     }
-    let list = json::check(body)?;
-    if json::kind(list) != Kind::Array {
-        return Err(Error::bad_request("the body of a batch must be an array of operations"));
-    }
     // The engine says how many are too many; reading one more is enough for it to do so.
-    let operations = json::elements(list).take(limits::BATCH_OPERATIONS + 1).enumerate();
-    operations.map(|(n, raw)| operation(body, raw, key).map_err(|e| numbered(n, e))).collect()
+    let Some(list) = json::check_list(body, limits::BATCH_OPERATIONS + 1)? else {
+        return Err(Error::bad_request("the body of a batch must be an array of operations"));
+    };
+    let operations = list.into_iter().enumerate();
+    operations.map(|(n, one)| operation(body, one, key).map_err(|e| numbered(n, e))).collect()
 }
 
-fn operation(body: &Bytes, raw: &[u8], key: Option<&PartitionKey>) -> Result<BatchOperation> {
-    let found = Members::of(raw);
+fn operation(
+    body: &Bytes,
+    listed: Listed<'_>,
+    key: Option<&PartitionKey>,
+) -> Result<BatchOperation> {
+    let mut found = Members::of(listed);
+    let layout = found.take_layout("resourceBody");
     let member = |name: &str| found.get(name).filter(|raw| json::kind(raw) != Kind::Null);
     let text = |name: &str| match member(name) {
         None => Ok(None),
@@ -68,6 +72,7 @@ fn operation(body: &Bytes, raw: &[u8], key: Option<&PartitionKey>) -> Result<Bat
         kind,
         id: text("id")?.map(|id| id.into_owned()),
         body: member("resourceBody").map(|raw| body.slice_ref(raw)).unwrap_or_default(),
+        layout,
         conditions: Conditions {
             if_match: text("ifMatch")?.map(|text| Match::parse(&text)),
             if_none_match: text("ifNoneMatch")?.map(|text| Match::parse(&text)),
@@ -76,26 +81,32 @@ fn operation(body: &Bytes, raw: &[u8], key: Option<&PartitionKey>) -> Result<Bat
     })
 }
 
-/// The members that operations have: an operation is mostly an item, and is walked over once.
+/// The members that operations have.
 const NAMES: [&str; 6] =
     ["operationType", "id", "resourceBody", "partitionKey", "ifMatch", "ifNoneMatch"];
 
-struct Members<'a>([Option<&'a [u8]>; NAMES.len()]);
+struct Members<'a>([Option<(&'a [u8], Option<Layout>)>; NAMES.len()]);
 
 impl<'a> Members<'a> {
     /// Of equal names the last one counts.
-    fn of(raw: &'a [u8]) -> Self {
-        let mut found = [None; NAMES.len()];
-        for (key, value) in json::raw_members(raw) {
+    fn of(listed: Listed<'a>) -> Self {
+        let mut found = [const { None }; NAMES.len()];
+        for (key, value, layout) in listed.members {
             if let Some(at) = NAMES.iter().position(|name| json::key_is(key, name)) {
-                found[at] = Some(value);
+                found[at] = Some((value, layout));
             }
         }
         Self(found)
     }
 
     fn get(&self, name: &str) -> Option<&'a [u8]> {
-        NAMES.iter().position(|known| *known == name).and_then(|at| self.0[at])
+        let at = NAMES.iter().position(|known| *known == name)?;
+        self.0[at].as_ref().map(|(value, _)| *value)
+    }
+
+    fn take_layout(&mut self, name: &str) -> Option<Layout> {
+        let at = NAMES.iter().position(|known| *known == name)?;
+        self.0[at].as_mut().and_then(|(_, layout)| layout.take())
     }
 }
 

@@ -263,8 +263,8 @@ fn waiting(arguments: &Arguments, ours: &Ours) -> io::Result<Line> {
 }
 
 /// How fast the end of a feed is read, over and over.
-pub fn tail(ours: &Ours) -> io::Result<Measure> {
-    let mut reader = Reader::new(ours.address, &path("d"), &[FEED])?;
+pub fn tail(ours: &Ours, container: &str) -> io::Result<Measure> {
+    let mut reader = Reader::new(ours.address, &path(container), &[FEED])?;
     reader.ask(Some("*"))?;
     let mut position = reader.hear()?.1;
     let mut latencies = Vec::new();

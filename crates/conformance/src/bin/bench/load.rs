@@ -184,36 +184,63 @@ fn id(number: u64) -> String {
 
 /// A document of exactly the size, of the sort that applications keep.
 pub fn document(number: u64) -> String {
-    document_of(number, number % KEYS)
+    let mut text = String::with_capacity(DOCUMENT_BYTES);
+    push_document(&mut text, number, number % KEYS);
+    text
 }
 
-fn document_of(number: u64, key: u64) -> String {
-    let mut text = format!(
-        concat!(
-            r#"{{"id":"{}","pk":"{:04}","kind":"order","customer":{{"name":"Ann Example","city":"Zürich","since":2019}},"#,
-            r#""total":1{:06}.25,"paid":true,"number":{},"tenth":{},"grp":"group {:02}","lines":[{{"sku":"A-100","count":2}},{{"sku":"B-200","count":1}}],"note":""#
-        ),
-        id(number),
-        key,
-        number % 1_000_000,
-        number,
-        number % 10,
-        number % 100
+/// What documents are filled up with.
+const FILLING: &str = match std::str::from_utf8(&[b'n'; DOCUMENT_BYTES]) {
+    Ok(text) => text,
+    Err(_) => "",
+};
+
+/// Put together from pieces: to make documents must cost next to nothing beside sending them.
+fn push_document(text: &mut String, number: u64, key: u64) {
+    let start = text.len();
+    text.push_str("{\"id\":\"");
+    push_digits(text, number, 12);
+    text.push_str("\",\"pk\":\"");
+    push_digits(text, key, 4);
+    text.push_str(
+        r#"","kind":"order","customer":{"name":"Ann Example","city":"Zürich","since":2019},"total":1"#,
     );
-    let filling = DOCUMENT_BYTES - text.len() - 2;
-    text.extend(std::iter::repeat_n('n', filling));
+    push_digits(text, number % 1_000_000, 6);
+    text.push_str(".25,\"paid\":true,\"number\":");
+    push_digits(text, number, 1);
+    text.push_str(",\"tenth\":");
+    push_digits(text, number % 10, 1);
+    text.push_str(",\"grp\":\"group ");
+    push_digits(text, number % 100, 2);
+    text.push_str(r#"","lines":[{"sku":"A-100","count":2},{"sku":"B-200","count":1}],"note":""#);
+    let filling = DOCUMENT_BYTES - (text.len() - start) - 2;
+    text.push_str(&FILLING[..filling]);
     text.push_str("\"}");
-    text
+}
+
+/// A number, with zeros before it where it is shorter.
+fn push_digits(text: &mut String, mut number: u64, at_least: usize) {
+    let mut digits = [b'0'; 20];
+    let mut at = digits.len();
+    while number > 0 || digits.len() - at < at_least {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+    }
+    text.extend(digits[at..].iter().map(|digit| char::from(*digit)));
 }
 
 /// A batch of creates under one key; all are of one size.
 fn batch(number: u64) -> String {
-    let create = |n: u64| {
-        let document = document_of(number * BATCH_DOCUMENTS + n, number % KEYS);
-        format!(r#"{{"operationType":"Create","resourceBody":{document}}}"#)
-    };
-    let creates: Vec<String> = (0..BATCH_DOCUMENTS).map(create).collect();
-    format!("[{}]", creates.join(","))
+    let mut text = String::with_capacity(BATCH_DOCUMENTS as usize * (DOCUMENT_BYTES + 64));
+    for n in 0..BATCH_DOCUMENTS {
+        text.push(if n == 0 { '[' } else { ',' });
+        text.push_str("{\"operationType\":\"Create\",\"resourceBody\":");
+        push_document(&mut text, number * BATCH_DOCUMENTS + n, number % KEYS);
+        text.push('}');
+    }
+    text.push(']');
+    text
 }
 
 /// The argument of a procedure; all are of one size.
@@ -330,6 +357,8 @@ mod tests {
         for number in [0, 1, 999, 123_456_789_012] {
             assert_eq!(document(number).len(), DOCUMENT_BYTES);
         }
+        assert!(document(7).starts_with(r#"{"id":"000000000007","pk":"0007","kind""#));
+        assert!(document(7).contains(r#""total":1000007.25,"paid":true,"number":7,"tenth":7,"#));
         assert_eq!(batch(0).len(), batch(9_999_999).len());
         assert_eq!(argument(0).len(), argument(9_999_999).len());
     }

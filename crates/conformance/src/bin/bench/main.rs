@@ -1,6 +1,7 @@
 //! How fast the server is, beside what the machine can do at best and beside PostgreSQL:
 //! `bench [--json] [--rounds N] [--seconds S] [--grow N] [--documents N] [filter…]`; queries are
 //! measured only where the filter is `query`, since a million documents have to be there first.
+//! What grows has the default index, or none where the filter is `plain`.
 //!
 //! Client and server share the machine. Sides take turns and the best round of each counts, so
 //! that a noisy neighbour hurts neither; where the system allows it, all run at real-time priority.
@@ -353,6 +354,9 @@ fn first_answer(binary: &Path, data: &Scratch) -> io::Result<(f64, f64)> {
 /// The same rates before and after so many documents were loaded.
 fn grow(arguments: &Arguments, documents: u64) -> io::Result<Vec<Line>> {
     let mut ours = Ours::start(DOCUMENTS)?;
+    let which = usize::from(arguments.filters != ["plain"]);
+    let name = ["c", "d"][which];
+    let index = ["no index", "default index"][which];
     let measure = |ours: &Ours, work: &Work| -> io::Result<Measure> {
         let mut best = Measure::default();
         for _ in 0..arguments.rounds {
@@ -363,13 +367,13 @@ fn grow(arguments: &Arguments, documents: u64) -> io::Result<Vec<Line>> {
         }
         Ok(best)
     };
-    let small = [measure(&ours, &ours.reads(1))?, measure(&ours, &ours.creates(1))?];
-    let small_tail = feed::tail(&ours)?;
+    let small = [measure(&ours, &ours.reads(which))?, measure(&ours, &ours.creates(which))?];
+    let small_tail = feed::tail(&ours, name)?;
     let start = Instant::now();
     let mut step = DOCUMENTS;
     while step < documents {
         step = (step + 500_000).min(documents);
-        fill(ours.address, &path("d"), &ours.next[1], step)?;
+        fill(ours.address, &path(name), &ours.next[which], step)?;
         let rate = step as f64 / start.elapsed().as_secs_f64();
         let held = ours.server.resident_kib().unwrap_or(0) / 1024;
         eprintln!(
@@ -377,8 +381,8 @@ fn grow(arguments: &Arguments, documents: u64) -> io::Result<Vec<Line>> {
             start.elapsed().as_secs_f64()
         );
     }
-    let large = [measure(&ours, &ours.reads(1))?, measure(&ours, &ours.creates(1))?];
-    let large_tail = feed::tail(&ours)?;
+    let large = [measure(&ours, &ours.reads(which))?, measure(&ours, &ours.creates(which))?];
+    let large_tail = feed::tail(&ours, name)?;
     let resident = ours.server.resident_kib().unwrap_or(0) as f64 / 1024.0;
     let reopened = Instant::now();
     ours.server.restart()?;
@@ -394,14 +398,14 @@ fn grow(arguments: &Arguments, documents: u64) -> io::Result<Vec<Line>> {
     };
     Ok(vec![
         line(
-            &format!("point read at {documents}, beside {DOCUMENTS}"),
+            &format!("point read at {documents}, beside {DOCUMENTS}, {index}"),
             64,
             large[0],
             small[0],
             Target::Share(1.0 / 1.5),
         ),
         line(
-            &format!("create at {documents}, beside {DOCUMENTS}"),
+            &format!("create at {documents}, beside {DOCUMENTS}, {index}"),
             64,
             large[1],
             small[1],

@@ -3,11 +3,12 @@
 //! Both sides hold the same documents and are asked the same by one client at a time. Pages are
 //! followed to the end, so what is measured is the whole answer.
 
-use std::io;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use conformance::random::Random;
-use conformance::wire::Wire;
+use conformance::wire::signed;
 
 use crate::load::{self, Measure, fill, run};
 use crate::postgres::Postgres;
@@ -22,8 +23,9 @@ const SCAN_MB: f64 = 300.0;
 /// A question, to us and to PostgreSQL.
 struct Question {
     name: &'static str,
-    ours: fn(u64) -> String,
-    /// With `:n` for the number that is drawn.
+    /// With `@n` for the number that is drawn.
+    ours: &'static str,
+    /// With `:n` for it.
     theirs: &'static str,
     /// Numbers that are drawn lie below this.
     below: fn(u64) -> u64,
@@ -34,14 +36,14 @@ struct Question {
 const QUESTIONS: &[Question] = &[
     Question {
         name: "one document by an indexed property",
-        ours: |n| format!("SELECT * FROM c WHERE c.number = {n}"),
+        ours: "SELECT * FROM c WHERE c.number = @n",
         theirs: "select body from queried where (body->>'number')::bigint = :n;",
         below: |documents| documents,
         rows: 1,
     },
     Question {
         name: "a range of 1,000 documents",
-        ours: |n| format!("SELECT * FROM c WHERE c.number >= {n} AND c.number < {}", n + 1000),
+        ours: "SELECT * FROM c WHERE c.number >= @n AND c.number < @n + 1000",
         theirs: "select body from queried where (body->>'number')::bigint >= :n \
                  and (body->>'number')::bigint < :n + 1000;",
         below: |documents| documents - 1000,
@@ -49,21 +51,21 @@ const QUESTIONS: &[Question] = &[
     },
     Question {
         name: "ORDER BY with LIMIT 100",
-        ours: |n| format!("SELECT * FROM c ORDER BY c.number OFFSET {} LIMIT 100", n % 10),
+        ours: "SELECT * FROM c ORDER BY c.number OFFSET 0 LIMIT 100",
         theirs: "select body from queried order by (body->>'number')::bigint limit 100;",
         below: |documents| documents,
         rows: 100,
     },
     Question {
         name: "COUNT over a tenth",
-        ours: |n| format!("SELECT VALUE COUNT(1) FROM c WHERE c.tenth = {}", n % 10),
+        ours: "SELECT VALUE COUNT(1) FROM c WHERE c.tenth = @n % 10",
         theirs: "select count(*) from queried where (body->>'tenth')::bigint = :n % 10;",
         below: |documents| documents,
         rows: 1,
     },
     Question {
         name: "GROUP BY with 100 groups",
-        ours: |_| "SELECT c.grp, COUNT(1) AS n FROM c GROUP BY c.grp".to_owned(),
+        ours: "SELECT c.grp, COUNT(1) AS n FROM c GROUP BY c.grp",
         theirs: "select body->>'grp', count(*) from queried group by 1;",
         below: |documents| documents,
         rows: 100,
@@ -85,11 +87,11 @@ pub fn lines(arguments: &Arguments) -> io::Result<Vec<Line>> {
             None
         }
     };
-    let mut wire = Wire::new(&ours.server.endpoint);
+    let mut asker = Asker::new(ours.address)?;
     for question in QUESTIONS {
-        lines.push(ask(arguments, &mut wire, postgres.as_ref(), question, documents)?);
+        lines.push(ask(arguments, &mut asker, postgres.as_ref(), question, documents)?);
     }
-    lines.push(scan(arguments, &mut wire, documents)?);
+    lines.push(scan(arguments, &mut asker, documents)?);
     Ok(lines)
 }
 
@@ -110,7 +112,7 @@ fn write_cost(arguments: &Arguments, ours: &Ours) -> io::Result<Line> {
 
 fn ask(
     arguments: &Arguments,
-    wire: &mut Wire,
+    asker: &mut Asker,
     postgres: Option<&Postgres>,
     question: &Question,
     documents: u64,
@@ -120,12 +122,12 @@ fn ask(
     for round in 0..arguments.rounds.min(3) {
         let mut random = Random::new(round as u64 + 1);
         let found = measured(arguments.round(), || {
-            let text = (question.ours)(random.below(below));
-            let rows = answer(wire, &text)?;
+            let (text, number) = (question.ours, random.below(below));
+            let rows = asker.ask(text, number)?;
             if rows == question.rows {
                 return Ok(());
             }
-            Err(io::Error::other(format!("{text}: {rows} rows, not {}", question.rows)))
+            Err(io::Error::other(format!("{text}: {rows} rows of {number}, not {}", question.rows)))
         })?;
         if found.per_second > best.per_second {
             best = found;
@@ -150,11 +152,11 @@ fn ask(
 }
 
 /// A filter that no index serves, over everything.
-fn scan(arguments: &Arguments, wire: &mut Wire, documents: u64) -> io::Result<Line> {
+fn scan(arguments: &Arguments, asker: &mut Asker, documents: u64) -> io::Result<Line> {
     let text = "SELECT VALUE COUNT(1) FROM c WHERE c.note || c.kind = 'nobody'";
     let mut best = Measure::default();
     for _ in 0..arguments.rounds.min(3) {
-        let found = measured(Duration::ZERO, || answer(wire, text).map(drop))?;
+        let found = measured(Duration::ZERO, || asker.ask(text, 0).map(drop))?;
         if found.per_second > best.per_second {
             best = found;
         }
@@ -170,32 +172,96 @@ fn scan(arguments: &Arguments, wire: &mut Wire, documents: u64) -> io::Result<Li
     })
 }
 
-/// Rows of a whole answer.
-fn answer(wire: &mut Wire, text: &str) -> io::Result<usize> {
-    let body = format!("{{\"query\":{:?},\"parameters\":[]}}", text);
-    let path = format!("{}/docs", path("d"));
-    let (mut rows, mut continuation) = (0, String::new());
-    loop {
-        let mut headers = vec![
+/// Asks queries over one connection. Heads are signed beforehand, and answers are only looked at for
+/// their rows and for whether there are more: PostgreSQL's client does no more than that either.
+struct Asker {
+    stream: TcpStream,
+    head: Vec<u8>,
+    body: Vec<u8>,
+    request: Vec<u8>,
+    answer: Vec<u8>,
+}
+
+impl Asker {
+    fn new(address: SocketAddr) -> io::Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        let headers = [
             ("content-type", "application/query+json"),
             ("x-ms-documentdb-isquery", "True"),
             ("x-ms-documentdb-query-enablecrosspartition", "True"),
             ("x-ms-max-item-count", "1000"),
         ];
-        if !continuation.is_empty() {
-            headers.push(("x-ms-continuation", &continuation));
-        }
-        let found = wire.send("POST", &path, &headers, body.as_bytes())?;
-        if found.status != 200 {
-            return Err(io::Error::other(format!("{text}: {} {}", found.status, found.text())));
-        }
-        let count = found.header("x-ms-item-count").and_then(|count| count.parse::<usize>().ok());
-        rows += count.unwrap_or(0);
-        match found.header("x-ms-continuation") {
-            Some(next) => continuation = next.to_owned(),
-            None => return Ok(rows),
+        let path = format!("{}/docs", path("d"));
+        let mut head = signed("POST", &path, &headers, &[]).bytes(&address.to_string());
+        // Length and continuation come last, with the end of the head.
+        let length = load::find(&head, b"content-length").unwrap_or(head.len() - 2);
+        head.truncate(length);
+        Ok(Self { stream, head, body: Vec::new(), request: Vec::new(), answer: Vec::new() })
+    }
+
+    /// Rows of a whole answer.
+    fn ask(&mut self, text: &str, number: u64) -> io::Result<usize> {
+        let (mut rows, mut continuation) = (0, None);
+        loop {
+            self.send(text, number, continuation.as_deref())?;
+            let head = self.receive()?;
+            let head = &self.answer[..head];
+            if head.get(9..12) != Some(b"200") {
+                let said = String::from_utf8_lossy(head);
+                return Err(io::Error::other(format!("{text}: {said}")));
+            }
+            let count = header(head, b"\nx-ms-item-count: ").and_then(|count| count.parse().ok());
+            rows += count.unwrap_or(0_usize);
+            continuation = header(head, b"\nx-ms-continuation: ").map(str::to_owned);
+            if continuation.is_none() {
+                return Ok(rows);
+            }
         }
     }
+
+    fn send(&mut self, text: &str, number: u64, continuation: Option<&str>) -> io::Result<()> {
+        self.body.clear();
+        write!(
+            self.body,
+            r#"{{"query":"{text}","parameters":[{{"name":"@n","value":{number}}}]}}"#
+        )?;
+        self.request.clear();
+        self.request.extend_from_slice(&self.head);
+        if let Some(continuation) = continuation {
+            write!(self.request, "x-ms-continuation: {continuation}\r\n")?;
+        }
+        write!(self.request, "content-length: {}\r\n\r\n", self.body.len())?;
+        self.request.extend_from_slice(&self.body);
+        self.stream.write_all(&self.request)
+    }
+
+    /// Reads an answer, and says where its head ends.
+    fn receive(&mut self) -> io::Result<usize> {
+        let mut filled = 0;
+        let mut whole = None;
+        while whole.is_none_or(|whole| filled < whole) {
+            if self.answer.len() < filled + (64 << 10) {
+                self.answer.resize(filled + (1 << 20), 0);
+            }
+            let read = self.stream.read(&mut self.answer[filled..])?;
+            if read == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            filled += read;
+            whole = match whole {
+                None => load::answer_length(&self.answer[..filled])?,
+                known => known,
+            };
+        }
+        Ok(load::find(&self.answer[..filled], b"\r\n\r\n").unwrap_or(filled))
+    }
+}
+
+fn header<'a>(head: &'a [u8], name: &[u8]) -> Option<&'a str> {
+    let value = &head[load::find(head, name)? + name.len()..];
+    let end = value.iter().position(|byte| *byte == b'\r').unwrap_or(value.len());
+    std::str::from_utf8(&value[..end]).ok()
 }
 
 /// Does something over and over for so long, at least once.
