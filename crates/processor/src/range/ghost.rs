@@ -32,8 +32,11 @@ enum Others {
 
 /// Whether a lease whose parent is gone was made too late.
 pub(super) async fn is_ghost(shared: &Shared, lease: &Lease) -> Result<bool, NotWritten> {
+    // Ranks come from lists. A simulation that does without those does without this too: it would
+    // make up for what is missing, and nobody would notice.
+    let is_kept = shared.env.keeps(Rule::Ghost) && shared.env.keeps(Rule::Listed);
     // Leases of an earlier version do not say when they were listed.
-    if lease.property(extra::LISTED).is_none() || !shared.env.keeps(Rule::Ghost) {
+    if lease.property(extra::LISTED).is_none() || !is_kept {
         return Ok(false);
     }
     let mut patience = Patience::default();
