@@ -12,8 +12,9 @@ use crate::order::{as_set, canonical, compare, is_ordered, number};
 pub type Ask<'a> = &'a mut dyn FnMut(&[(&str, &str)], &str) -> Result<Response, String>;
 
 /// What clients of this kind say they can do.
-const FEATURES: &str = "Aggregate,CompositeAggregate,CountIf,DCount,Distinct,GroupBy,MultipleAggregates,\
-                        MultipleOrderBy,NonStreamingOrderBy,NonValueAggregate,OffsetAndLimit,OrderBy,Top";
+const FEATURES: &str = "Aggregate,CompositeAggregate,CountIf,DCount,Distinct,GroupBy,HybridSearch,\
+                        ListAndSetAggregate,MultipleAggregates,MultipleOrderBy,NonStreamingOrderBy,\
+                        NonValueAggregate,OffsetAndLimit,OrderBy,Top,WeightedRankFusion";
 const PLACEHOLDER: &str = "{documentdb-formattableorderbyquery-filter}";
 /// Pages of one range; a server that gives more is going round in circles.
 const PAGES_MAX: usize = 10_000;
@@ -25,8 +26,6 @@ pub enum Answer {
     Rows(Vec<Json>, Certainty),
     /// No plan, for this reason.
     NoPlan(String),
-    /// A plan that this driver does not carry out: one that fuses ranks.
-    Hybrid,
 }
 
 /// What of the rows of a query is determined.
@@ -75,8 +74,8 @@ pub fn rows(
         return Ok(Answer::NoPlan(response.text()));
     }
     let plan = Json::parse(&response.text())?;
-    if !matches!(plan.get("hybridSearchQueryInfo"), None | Some(Json::Null)) {
-        return Ok(Answer::Hybrid);
+    if let Some(hybrid @ Json::Object(_)) = plan.get("hybridSearchQueryInfo") {
+        return crate::hybrid::rows(ask, ranges, hybrid, (parameters, per_page));
     }
     let info = plan.get("queryInfo").ok_or("a plan without queryInfo")?;
     let text = match info.get("rewrittenQuery").and_then(Json::text).unwrap_or("") {
@@ -100,7 +99,12 @@ pub fn range_ids(body: &str) -> Result<Vec<String>, String> {
 }
 
 /// All pages of one range.
-fn range_rows(ask: Ask<'_>, range: &str, body: &str, per_page: usize) -> Result<Vec<Json>, String> {
+pub(crate) fn range_rows(
+    ask: Ask<'_>,
+    range: &str,
+    body: &str,
+    per_page: usize,
+) -> Result<Vec<Json>, String> {
     let per_page = per_page.to_string();
     all_pages(ask, &[("x-ms-documentdb-partitionkeyrangeid", range)], body, &per_page)
 }
@@ -250,8 +254,21 @@ fn total(aggregate: &str, parts: &[Option<Json>]) -> Result<Option<Json>, String
         }
         "Min" => extreme(&at("/item2"), "min", Ordering::Less),
         "Max" => extreme(&at("/item2"), "max", Ordering::Greater),
+        "MakeList" => Some(Json::Array(elements(&at("/item")))),
+        "MakeSet" => {
+            let mut seen = std::collections::HashSet::new();
+            let mut all = elements(&at("/item"));
+            all.retain(|element| seen.insert(canonical(element)));
+            Some(Json::Array(all))
+        }
         other => return Err(format!("this driver does not merge {other}")),
     })
+}
+
+/// The elements of all lists.
+fn elements(lists: &[Option<Json>]) -> Vec<Json> {
+    let elements = |list: &Option<Json>| list.as_ref()?.items().map(<[Json]>::to_vec);
+    lists.iter().filter_map(elements).flatten().collect()
 }
 
 fn sum(values: &[Option<Json>]) -> Option<f64> {

@@ -9,6 +9,7 @@ pub mod crash;
 pub mod date;
 pub mod fan_out;
 pub mod http;
+mod hybrid;
 pub mod invariant;
 pub mod json;
 pub mod names;

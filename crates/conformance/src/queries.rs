@@ -122,9 +122,10 @@ impl Chance {
             0 => String::new(),
             depth => format!(" WHERE {}", self.filter(depth - 1)),
         };
-        match self.below(7) {
+        match self.below(8) {
             0 => self.grouped(&filter),
             1 => self.aggregated(&filter),
+            7 => self.derived(&filter),
             2 | 3 => self.ordered(&filter),
             4 => {
                 let output = self.pick(&["VALUE c.a", "c.a", "VALUE c.o.p", "c.a, c.b"]);
@@ -202,6 +203,39 @@ impl Chance {
             _ => format!(
                 "SELECT {key} AS k, COUNT(1) AS n, SUM(c.n) AS s, AVG(c.n) AS a, MIN(c.b) AS lo \
                  FROM c{filter} GROUP BY {key}"
+            ),
+        }
+    }
+
+    /// Over the rows of another query, as far as there are plans for it.
+    fn derived(&mut self, filter: &str) -> String {
+        let (path, scalar) = (self.path(), self.scalar());
+        let key = self.pick(&["c.a", "c.n", "c.o", "c.id"]);
+        match self.below(7) {
+            0 => format!(
+                "SELECT VALUE x FROM (SELECT DISTINCT VALUE {path} FROM c{filter}) x WHERE x >= {scalar}"
+            ),
+            1 => format!(
+                "SELECT * FROM (SELECT DISTINCT c.a, {path} AS p FROM c{filter}) x WHERE x.p != {scalar}"
+            ),
+            2 => format!(
+                "SELECT COUNT(x) AS n FROM (SELECT DISTINCT VALUE {path} FROM c{filter}) x \
+                 WHERE x != {scalar}"
+            ),
+            3 => format!(
+                "SELECT VALUE COUNT(1) FROM (SELECT {key}, MAX({path}) AS m FROM c{filter} \
+                 GROUP BY {key}, c.b) x"
+            ),
+            4 => format!(
+                "SELECT * FROM (SELECT {key} AS k, AVG({path}) AS m FROM c{filter} GROUP BY {key}) x"
+            ),
+            // One partition has all of a row, so it may do with it whatever it likes.
+            5 => format!(
+                "SELECT MAX(x.n) AS hi, SUM(x.n) AS s, COUNT(1) AS g FROM \
+                 (SELECT COUNT({path}) AS n FROM c{filter} GROUP BY c.pk, {key}) x"
+            ),
+            _ => format!(
+                "SELECT x.a, COUNT(1) AS n FROM (SELECT DISTINCT c.pk, c.a FROM c{filter}) x GROUP BY x.a"
             ),
         }
     }

@@ -217,8 +217,17 @@ pub struct QueryMetrics {
     pub output_bytes: u64,
     /// What was read, for people.
     pub plan: String,
-    /// The indexes that were read: `/a/?`, or for a composite index `/a ASC, /b DESC`.
-    pub indexes: Vec<String>,
+    /// The indexes that were read.
+    pub indexes: Vec<UsedIndex>,
+}
+
+/// An index that a query has read.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct UsedIndex {
+    /// `/a/?`, or for a composite index `/a ASC, /b DESC`.
+    pub name: String,
+    /// Whether values were looked up or followed in order, and not all of a type walked through.
+    pub is_narrow: bool,
 }
 
 /// A request for the next changes.

@@ -53,7 +53,7 @@ pub use api::{
     Answer, At, Changed, ChangesMark, ChangesMode, ChangesPage, ChangesRead, ChangesStart,
     Conditions, CreateOptions, Created, Detail, ItemPage, ItemWrite, Link, Migration, Operation,
     Page, Query, QueryMetrics, QueryPage, Range, RangeLag, Ranges, ReplaceOptions, Resource,
-    ResourcePage, Scope,
+    ResourcePage, Scope, UsedIndex,
 };
 pub use batch::{BatchItem, BatchKind, BatchOperation, BatchResult};
 pub use catalog::{Engine, Options};

@@ -3,8 +3,12 @@
 //! Most decisions look at a handful of keys, which are found by comparing; a batch of a hundred
 //! operations looks at many hundreds, which are found by their hash.
 
+use std::hash::BuildHasher;
+
 use bytes::Bytes;
-use foldhash::{HashMap, HashMapExt};
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 use kv::{Keyspace, Op};
 
 /// A key in one of the keyspaces.
@@ -17,19 +21,21 @@ const FEW: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Places<V> {
     entries: Vec<(Place, V)>,
-    /// Of all entries, once they are more than a few.
-    index: HashMap<Place, usize>,
+    /// Where all entries are, once they are more than a few.
+    index: HashTable<usize>,
+    hasher: RandomState,
 }
 
 impl<V> Default for Places<V> {
     fn default() -> Self {
-        Self { entries: Vec::new(), index: HashMap::new() }
+        Self::with_capacity(0)
     }
 }
 
 impl<V> Places<V> {
     pub fn with_capacity(entries: usize) -> Self {
-        Self { entries: Vec::with_capacity(entries), index: HashMap::new() }
+        let entries = Vec::with_capacity(entries);
+        Self { entries, index: HashTable::new(), hasher: RandomState::default() }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -42,7 +48,8 @@ impl<V> Places<V> {
 
     fn find(&self, place: &Place) -> Option<usize> {
         if self.entries.len() > FEW {
-            return self.index.get(place).copied();
+            let hash = self.hasher.hash_one(place);
+            return self.index.find(hash, |at| self.entries[*at].0 == *place).copied();
         }
         // Keys differ most at their ends, and their lengths tell many apart.
         self.entries
@@ -52,20 +59,33 @@ impl<V> Places<V> {
 
     /// Sets a value; returns the one that was there.
     pub fn set(&mut self, place: Place, value: V) -> Option<V> {
-        if let Some(at) = self.find(&place) {
+        let Self { entries, index, hasher } = self;
+        if entries.len() > FEW {
+            let hash = |at: &usize| hasher.hash_one(&entries[*at].0);
+            let same = |at: &usize| entries[*at].0 == place;
+            match index.entry(hasher.hash_one(&place), same, hash) {
+                Entry::Occupied(found) => {
+                    return Some(std::mem::replace(&mut entries[*found.get()].1, value));
+                }
+                Entry::Vacant(room) => drop(room.insert(entries.len())),
+            }
+        } else if let Some(at) = self.find(&place) {
             return Some(std::mem::replace(&mut self.entries[at].1, value));
         }
-        match self.entries.len() {
-            n if n < FEW => {}
-            FEW => {
-                let entries = self.entries.iter().enumerate();
-                self.index = entries.map(|(at, (place, _))| (place.clone(), at)).collect();
-                self.index.insert(place.clone(), FEW);
-            }
-            at => drop(self.index.insert(place.clone(), at)),
-        }
         self.entries.push((place, value));
+        if self.entries.len() == FEW + 1 {
+            self.index_all();
+        }
         None
+    }
+
+    fn index_all(&mut self) {
+        let Self { entries, index, hasher } = self;
+        let hash = |at: &usize| hasher.hash_one(&entries[*at].0);
+        index.clear();
+        for at in 0..entries.len() {
+            index.insert_unique(hash(&at), at, hash);
+        }
     }
 
     pub fn len(&self) -> usize {
@@ -99,18 +119,20 @@ impl Places<Write> {
     /// Adds a write; a later one of the same key takes the place of the earlier, which it returns.
     pub fn write(&mut self, place: Place, write: Write) -> Option<Write> {
         // A key that is removed at most once was not there before it was put in this very batch.
-        let write = match (&write, self.get(&place)) {
-            (Write::DeleteOnce, Some(Write::Put(_))) => Write::Delete,
-            _ => write,
-        };
+        let put = |places: &Self| matches!(places.get(&place), Some(Write::Put(_)));
+        let write = if write == Write::DeleteOnce && put(self) { Write::Delete } else { write };
         self.set(place, write)
     }
 
     /// Goes back to when there were so many, and undoes what was replaced since.
     pub fn go_back(&mut self, len: usize, replaced: Vec<(Place, Write)>) {
-        for (place, _) in self.entries.drain(len..) {
-            self.index.remove(&place);
+        let Self { entries, index, hasher } = self;
+        for (at, (place, _)) in entries.iter().enumerate().skip(len) {
+            if let Ok(found) = index.find_entry(hasher.hash_one(place), |i| *i == at) {
+                found.remove();
+            }
         }
+        entries.truncate(len);
         for (place, write) in replaced.into_iter().rev() {
             self.set(place, write);
         }

@@ -1,5 +1,8 @@
 //! Queries over the items of a container: one page from one snapshot.
 
+use std::ops::Bound;
+
+use bytes::Bytes;
 use model::token::{Continuation, Session};
 use model::{Result, charge, epk, limits};
 use query::source::{Composite, IndexPath, Scan};
@@ -7,7 +10,7 @@ use query::world::{Settings, VectorSetting, World};
 use query::{Statement, Want};
 use serde_json::{Map, Value};
 
-use crate::api::{Answer, Page, Query, QueryMetrics, QueryPage, Scope};
+use crate::api::{Answer, Page, Query, QueryMetrics, QueryPage, Scope, UsedIndex};
 use crate::functions::Around;
 use crate::source::Snapshot;
 use crate::{Container, Env};
@@ -85,11 +88,19 @@ impl Container {
         Ok(single.chain(advice.composite.iter().map(composite_name)).collect())
     }
 
-    /// How a client that asks every range by itself should run a query, as such clients read it.
-    pub fn query_plan(&self, text: &str, parameters: &[(String, Value)]) -> Result<Value> {
+    /// How a client that asks every range by itself, and has these features, should run a query, as
+    /// such clients read it.
+    pub fn query_plan(
+        &self,
+        text: &str,
+        parameters: &[(String, Value)],
+        features: &str,
+    ) -> Result<Value> {
         self.check_alive()?;
         let statement = Statement::new(text, parameters, &self.query_settings())?;
-        Ok(statement.fan_out(&self.definition().partition_key)?.to_json())
+        let plan = statement.fan_out(&self.definition().partition_key)?;
+        plan.check_client(features)?;
+        Ok(plan.to_json())
     }
 
     /// Tells the continuations of one query from those of every other. Ranges count as one: after
@@ -113,9 +124,12 @@ impl Container {
 }
 
 fn metrics(took: query::Metrics) -> QueryMetrics {
-    let mut indexes: Vec<String> = took.used.iter().map(index_name).collect();
-    indexes.sort_unstable();
-    indexes.dedup();
+    let used = |scan: &Scan| UsedIndex { name: index_name(scan), is_narrow: is_narrow(scan) };
+    let mut indexes: Vec<UsedIndex> = took.used.iter().map(used).collect();
+    // Of several ways through one index the narrow one counts.
+    indexes.sort_unstable_by(|a, b| b.cmp(a));
+    indexes.dedup_by(|one, kept| one.name == kept.name);
+    indexes.reverse();
     QueryMetrics {
         documents: took.documents,
         document_bytes: took.document_bytes,
@@ -135,6 +149,17 @@ fn index_name(scan: &Scan) -> String {
         }
         Scan::Composite { columns, .. } => composite_name(columns),
     }
+}
+
+/// Whether a scan looks for values, or for all in their order: not for everything of some type.
+fn is_narrow(scan: &Scan) -> bool {
+    let Scan::Range { range, .. } = scan else { return true };
+    // The sort key of a value begins with one byte for its type.
+    let of_a_type = |bound: &Bound<Bytes>| match bound {
+        Bound::Included(key) | Bound::Excluded(key) => key.len() <= 1,
+        Bound::Unbounded => false,
+    };
+    !(of_a_type(&range.from) && (of_a_type(&range.to) || range.to == Bound::Unbounded))
 }
 
 fn composite_name(columns: &Composite) -> String {

@@ -10,6 +10,7 @@ mod estimate;
 mod fetch;
 mod heap;
 mod spatial;
+mod tally;
 mod vector;
 mod word;
 
@@ -24,7 +25,7 @@ use model::token::Session;
 use model::{Result, limits};
 use query::source::{
     Breath, Chunk, Composite, Document, Entry, Heap, IndexPath, PathStep, Posting, Scan, Source,
-    Texts,
+    Tally, Texts,
 };
 
 use crate::Container;
@@ -331,6 +332,13 @@ impl Source for Snapshot<'_> {
     async fn count(&self, scan: &Scan) -> Result<Option<u64>> {
         match self.lookup(scan) {
             Some(lookup) => self.entries_count(&lookup).await,
+            None => Ok(None),
+        }
+    }
+
+    async fn tally(&self, scan: &Scan) -> Result<Option<Vec<Tally>>> {
+        match self.lookup(scan) {
+            Some(lookup) => self.tallies(&lookup).await,
             None => Ok(None),
         }
     }

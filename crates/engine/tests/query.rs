@@ -7,6 +7,7 @@
 mod support;
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use astrarium_engine::{Conditions, Container, CreateOptions, Kind, Link, Page, Query, Scope};
@@ -274,4 +275,67 @@ async fn rows_are_the_same_by_index_and_by_scan() {
         assert!(faults.is_empty(), "seed {seed}: {faults:?}");
     }
     assert!(ENTRIES.load(Relaxed) > 1_000, "indexes have been read");
+}
+
+/// The groups by their keys, as a query counts them; and how many items it read for it.
+async fn counted_groups(account: &Account) -> (BTreeMap<String, u64>, u64) {
+    let text = "SELECT c.g, COUNT(1) AS n FROM c GROUP BY c.g";
+    let query = Query { scope: &Scope::Everything, text, parameters: &[], functions: None };
+    let page = Page { items: Some(1000), continuation: None };
+    let answer = account.container().query_items(&query, &page, None).await.unwrap();
+    let found = answer.result.unwrap();
+    assert_eq!(found.continuation, None);
+    let group = |row: &bytes::Bytes| {
+        let row: Value = serde_json::from_slice(row).unwrap();
+        (row["g"].to_string(), row["n"].as_u64().unwrap())
+    };
+    (found.rows.iter().map(group).collect(), found.metrics.documents)
+}
+
+/// Pieces of an index are counted by tasks of their own, and put together nothing is missing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn groups_of_many_items_are_counted_in_pieces() {
+    let account = account().await;
+    let group = |n: usize| match n % 25 {
+        0 => Value::Null,
+        1 => json!(true),
+        2 => json!([1]),
+        3..9 => json!(n % 3),
+        _ => json!(format!("group {}", n * n % 19)),
+    };
+    let write = async |n: usize, group: Value| {
+        let key = format!("k{}", n % 7);
+        let item = json!({"id": n.to_string(), "pk": key, "g": group}).to_string();
+        let key = Some(PartitionKey(vec![Component::String(key)]));
+        let container = account.container();
+        let conditions = Conditions::default();
+        container.upsert_item(key, item.into(), &conditions).await.unwrap().result.unwrap();
+    };
+    let mut expected: BTreeMap<String, u64> = BTreeMap::new();
+    for n in 0..7_000 {
+        write(n, group(n)).await;
+        *expected.entry(group(n).to_string()).or_default() += 1;
+    }
+    let (groups, documents) = counted_groups(&account).await;
+    assert_eq!(groups, expected);
+    assert_eq!(documents, expected.len() as u64, "one item tells how a value is spelled");
+    // Over several partitions.
+    let range = account.container().ranges().ranges[0].id.to_string();
+    account.engine.split(&link("c"), &range).await.unwrap();
+    assert_eq!(counted_groups(&account).await.0, expected);
+    // A long text stands in the index with its beginning only.
+    let long = json!("long ".repeat(400));
+    write(7_000, long.clone()).await;
+    expected.insert(long.to_string(), 1);
+    assert_eq!(counted_groups(&account).await.0, expected);
+    // Values that have few items each.
+    for n in 0..6_000 {
+        write(n, json!(n)).await;
+        *expected.get_mut(&group(n).to_string()).unwrap() -= 1;
+        *expected.entry(n.to_string()).or_default() += 1;
+    }
+    expected.retain(|_, count| *count > 0);
+    let text = "SELECT VALUE COUNT(1) FROM (SELECT c.g FROM c GROUP BY c.g)";
+    let (rows, _) = page(&account.container(), &Scope::Everything, text, 10, None).await;
+    assert_eq!(rows, [expected.len().to_string()]);
 }

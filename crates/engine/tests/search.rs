@@ -138,7 +138,15 @@ fn some_query(dice: &mut Dice) -> String {
     let one = format!("FullTextScore(c.text, '{}')", WORDS[dice.below(7)]);
     let vector: Vec<String> = (0..3).map(|_| dice.number().to_string()).collect();
     let distance = format!("VectorDistance(c.v, [{}])", vector.join(", "));
-    let order = match dice.below(6) {
+    // As clients ask that rank themselves.
+    let given = format!(
+        "_FullTextScore(c.text, ['{}', '{} {}'], 90, 400, [30, 20]) DESC",
+        WORDS[dice.below(7)],
+        WORDS[2],
+        WORDS[5]
+    );
+    let order = match dice.below(8) {
+        6 | 7 => given,
         0 | 1 => format!("RANK {one}"),
         2 => format!("RANK {}", words()),
         3 => format!("RANK RRF({one}, {distance})"),
@@ -201,6 +209,12 @@ async fn scores_of_words_read_the_best_items_alone() {
     let (rows, _, metrics) = page(&account.container(), &Scope::Everything, text, 100, None).await;
     assert_eq!((rows.len(), metrics.documents, metrics.entries), (5, 5, 100), "{}", metrics.plan);
     assert_eq!(metrics.plan, "best of the words of ship");
+    let text = "SELECT TOP 3 VALUE c.id FROM c WHERE c.pk != 'k0' \
+                ORDER BY _FullTextScore(c.text, ['ships'], 300, 1500, [100]) DESC";
+    let (rows, _, metrics) = page(&account.container(), &Scope::Everything, text, 100, None).await;
+    assert_eq!((rows.len(), metrics.entries), (3, 100), "{}", metrics.plan);
+    assert!(metrics.plan.contains("best by a full-text index"), "{}", metrics.plan);
+    assert!(metrics.documents < 100, "{} items read", metrics.documents);
 }
 
 #[tokio::test]

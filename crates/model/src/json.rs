@@ -57,15 +57,16 @@ impl<'a> Document<'a> {
     pub fn laid_out(text: &'a [u8], layout: &Layout) -> Result<Self> {
         let whole = utf8(text)?;
         let lies = |from: u32, to: u32| from as usize..to as usize;
-        let found = layout.0.iter().map(|[key, key_end, value, end]| {
+        let mut members = Vec::with_capacity(layout.0.len());
+        for [key, key_end, value, end] in &layout.0 {
             let (key, value) = (lies(*key, *key_end), lies(*value, *end));
-            whole.get(value.clone()).and(whole.get(key.clone()))?;
-            Some(member(whole, key, value))
-        });
-        let members: Option<Vec<_>> = found.collect();
-        let members = members.ok_or_else(|| {
-            Error::new(crate::Fault::Internal, "the members of an object do not lie in its text")
-        })?;
+            let quoted = |key: &str| key.len() > 1 && key.starts_with('"') && key.ends_with('"');
+            if whole.get(value.clone()).is_none() || !whole.get(key.clone()).is_some_and(quoted) {
+                let what = "the members of an object do not lie in its text";
+                return Err(Error::new(crate::Fault::Internal, what));
+            }
+            members.push(member(whole, key, value));
+        }
         Ok(Self { sent: text, text, members })
     }
 
@@ -133,8 +134,9 @@ pub fn check_list(text: &[u8], most: usize) -> Result<Option<Vec<Listed<'_>>>> {
         _ if listed.len() == most => {}
         (1, _) => listed.push(Listed { members: std::mem::take(&mut members) }),
         (2, Some(key)) => {
-            let layout = (!inner.is_empty()).then(|| laid_out(std::mem::take(&mut inner), &value));
-            members.push((&text[key], &text[value], layout.flatten()));
+            let layout = if inner.is_empty() { None } else { laid_out(&inner, &value) };
+            inner.clear();
+            members.push((&text[key], &text[value], layout));
         }
         (3, Some(key)) => inner.push((key, value)),
         (2, None) => inner.clear(),
@@ -144,13 +146,14 @@ pub fn check_list(text: &[u8], most: usize) -> Result<Option<Vec<Listed<'_>>>> {
     Ok((kind(&text[span]) == Kind::Array).then_some(listed))
 }
 
-/// Members as they lie in the value that they are of; none where it is a list of such.
-fn laid_out(members: Vec<(Range<usize>, Range<usize>)>, value: &Range<usize>) -> Option<Layout> {
+/// Members as they lie in the value that they are of.
+fn laid_out(members: &[(Range<usize>, Range<usize>)], value: &Range<usize>) -> Option<Layout> {
     let at = |place: usize| u32::try_from(place.checked_sub(value.start)?).ok();
-    let lies = |(key, value): (Range<usize>, Range<usize>)| {
-        Some([at(key.start)?, at(key.end)?, at(value.start)?, at(value.end)?])
-    };
-    members.into_iter().map(lies).collect::<Option<_>>().map(Layout)
+    let mut layout = Vec::with_capacity(members.len());
+    for (key, value) in members {
+        layout.push([at(key.start)?, at(key.end)?, at(value.start)?, at(value.end)?]);
+    }
+    Some(Layout(layout))
 }
 
 /// A small body as a tree. Last wins where a name occurs more than once.

@@ -40,6 +40,17 @@ pub(crate) struct Bound {
     pub reads: bool,
 }
 
+impl Bound {
+    /// The first rows of all that are wanted, if not all are.
+    pub(crate) fn rows_wanted(&self) -> Option<usize> {
+        let wanted = match (self.top, self.offset_limit) {
+            (top, None) => top?,
+            (_, Some((offset, limit))) => offset.saturating_add(limit),
+        };
+        usize::try_from(wanted).ok()
+    }
+}
+
 /// Binds a query.
 pub(crate) fn bind(query: &Query, parameters: &Parameters, settings: &Settings) -> Result<Bound> {
     let mut binder = Binder {

@@ -10,11 +10,13 @@ use model::epk::EpkRange;
 use model::partition_key::Definition;
 use serde_json::{Map, Value, json};
 
-use crate::ast::{Expr, ExprKind, Output, Query};
+use crate::ast::{Expr, Output, Query};
 use crate::bind::{aggregate_of, has_aggregate, names_of};
 use crate::error::unserved;
 use crate::statement::Statement;
 
+mod derived;
+mod features;
 mod hybrid;
 mod ranges;
 mod rewrite;
@@ -78,7 +80,11 @@ impl Statement {
             let info = Info { distinct: "None", ..Info::default() };
             return Ok(FanOut { info, ranges, hybrid: Some(hybrid) });
         }
-        Ok(FanOut { info: info(self)?, ranges, hybrid: None })
+        let info = match &self.derived {
+            Some(derived) => derived::info_of(self, &derived.inner, key)?,
+            None => info(self)?,
+        };
+        Ok(FanOut { info, ranges, hybrid: None })
     }
 }
 
@@ -92,20 +98,16 @@ fn info(statement: &Statement) -> Result<Info> {
         has_select_value: matches!(query.output, Output::Value(_)),
         ..Info::default()
     };
-    if let Some((inner, alias)) = distinct_count(query) {
-        info.distinct = "Unordered";
-        info.distinct_count = Some(alias);
-        info.rewritten = inner.to_string();
-        return Ok(info);
-    }
-    if statement.derived.is_some() {
-        return Err(unserved(
-            "DISTINCT, GROUP BY and aggregates in a subquery over all items are not planned for \
-             several partitions, but for SELECT COUNT(1) FROM (SELECT DISTINCT …).",
-        ));
-    }
     let mut rewrite = Rewrite::of(statement);
     if !query.group_by.is_empty() || has_aggregate(&query.output) {
+        // Clients drop rows that are the same before they put groups together.
+        if query.distinct.is_some() && !rows_tell_groups(query) {
+            return Err(unserved(
+                "DISTINCT with GROUP BY is planned for several partitions only where all keys are \
+                 selected.",
+            ));
+        }
+        info.distinct = "None";
         grouped(query, &mut info, &mut rewrite)?;
     } else if let Some(order) = &query.order_by {
         info.order_by = bound.order.keys.iter().map(|key| key.descending).collect();
@@ -120,35 +122,6 @@ fn info(statement: &Statement) -> Result<Info> {
     Ok(info)
 }
 
-/// The query whose different rows are counted, and what the count is called.
-pub(crate) fn distinct_count(query: &Query) -> Option<(&Query, String)> {
-    let [only] = &query.from[..] else { return None };
-    let crate::ast::Collection::Query(inner) = &only.collection else { return None };
-    let plain = query.filter.is_none()
-        && query.group_by.is_empty()
-        && query.order_by.is_none()
-        && query.distinct.is_none()
-        && !only.each;
-    if !plain || inner.distinct.is_none() {
-        return None;
-    }
-    match &query.output {
-        Output::Value(expr) if counts_rows(expr) => Some((inner, String::new())),
-        Output::List(items) => match &items[..] {
-            [item] if counts_rows(&item.expr) => names_of(items).pop().map(|name| (&**inner, name)),
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
-/// Whether an expression is `COUNT` of a constant.
-fn counts_rows(expr: &Expr) -> bool {
-    let ExprKind::Call(_, arguments) = &expr.kind else { return false };
-    aggregate_of(expr) == Some(crate::function::Aggregate::Count)
-        && matches!(&arguments[..], [Expr { kind: ExprKind::Literal(_), .. }])
-}
-
 /// Whether rows that are the same follow each other.
 fn is_ordered_distinct(query: &Query) -> bool {
     let keys = query.order_by.iter().flat_map(|order| &order.keys).map(|key| &key.expr);
@@ -157,6 +130,16 @@ fn is_ordered_distinct(query: &Query) -> bool {
         Output::Value(expr) => keys.eq([&**expr]),
         Output::List(items) => keys.eq(items.iter().map(|item| &item.expr)),
     }
+}
+
+/// Whether no two groups give the same row.
+fn rows_tell_groups(query: &Query) -> bool {
+    let shown = |key: &Expr| match &query.output {
+        Output::Star(_) => false,
+        Output::Value(expr) => **expr == *key,
+        Output::List(items) => items.iter().any(|item| item.expr == *key),
+    };
+    query.group_by.iter().all(shown)
 }
 
 fn grouped(query: &Query, info: &mut Info, rewrite: &mut Rewrite) -> Result<()> {
@@ -191,6 +174,12 @@ fn composition() -> model::Error {
 }
 
 impl FanOut {
+    /// Refuses a client that cannot do what the plan asks of it. What it can do is a list of words
+    /// between commas, as such clients send it.
+    pub fn check_client(&self, features: &str) -> Result<()> {
+        features::check(self, features)
+    }
+
     /// The plan as clients read it.
     pub fn to_json(&self) -> Value {
         let range = |range: &EpkRange| {

@@ -26,13 +26,16 @@ mod order;
 pub(crate) mod path;
 mod search;
 mod values;
+mod words;
 
 pub use advice::Advice;
 use composite::Conditions;
 pub(crate) use lookup::Lookup;
+use nearest::FEW;
 pub(crate) use nearest::{NEIGHBOURS, Nearest};
 pub(crate) use order::OrderScan;
 pub(crate) use values::Tests;
+pub(crate) use words::BestWords;
 
 /// What is read.
 #[derive(Debug, Clone, PartialEq)]
@@ -59,6 +62,8 @@ pub(crate) struct Plan {
     pub order: Option<OrderScan>,
     /// What a vector index may find of it.
     pub nearest: Option<Nearest>,
+    /// What a full-text index may find of it.
+    pub words: Option<BestWords>,
     /// The scan whose number of entries is the count asked for.
     pub count: Option<Scan>,
     /// The scans whose first and last entries are all that the aggregates asked for look at.
@@ -90,6 +95,7 @@ impl Plan {
             _ => None,
         };
         let nearest = nearest::of(statement, &access, cost);
+        let words = words::of(statement, source, &access, cost);
         if !order::is_allowed(statement, source) {
             return Err(unserved(order::refusal(statement)));
         }
@@ -97,7 +103,7 @@ impl Plan {
         let count = count(statement, source, &conditions);
         let extremes = extremes(statement, source, &conditions);
         let groups = groups(statement, source, &conditions).await?;
-        Ok(Self { access, tests, order, nearest, count, extremes, groups })
+        Ok(Self { access, tests, order, nearest, words, count, extremes, groups })
     }
 }
 
@@ -317,6 +323,9 @@ impl fmt::Display for Plan {
             Access::Stream(scan) if self.tests.is_some() => write!(f, "values of {scan}"),
             Access::Stream(scan) => write!(f, "{scan}"),
             Access::Keys(lookup) => write!(f, "{lookup}"),
+            Access::Items(items) if self.words.is_some() => {
+                write!(f, "the {} best by a full-text index", items.len())
+            }
             Access::Items(items) => write!(f, "the {} nearest by a vector index", items.len()),
         }
     }

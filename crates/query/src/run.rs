@@ -9,7 +9,7 @@ use model::Result;
 use crate::bound::Block;
 use crate::eval::{Context, Frame};
 use crate::limits;
-use crate::plan::{Access, Nearest, Plan};
+use crate::plan::{Access, BestWords, Nearest, Plan};
 use crate::source::{Scan, Source};
 use crate::statement::Statement;
 use crate::world::{Budget, World};
@@ -25,6 +25,7 @@ mod postings;
 mod rank;
 mod sort;
 mod stream;
+mod words;
 
 use cursor::Cursor;
 pub(crate) use place::{Place, Resume};
@@ -117,6 +118,7 @@ impl Statement {
         let plan = Plan::of(self, source, &place).await?;
         let mut run = Run { statement: self, source, context: &context, plan };
         run.ask_vectors(&mut sheet.metrics).await?;
+        run.ask_words(&mut sheet).await?;
         sheet.metrics.plan = run.plan.to_string();
         sheet.metrics.used = run.plan.used();
         if run.bound().order.rank.is_some() {
@@ -145,6 +147,9 @@ impl Statement {
         if let Some(nearest) = &plan.nearest {
             let Nearest { path, count, .. } = nearest;
             lines.push(format!("instead: the {count} nearest by a vector index on {path}, if any"));
+        }
+        if let Some(BestWords { path, count, .. }) = &plan.words {
+            lines.push(format!("instead: the {count} best by a full-text index on {path}, if any"));
         }
         let answered = plan.count.is_some() || plan.extremes.is_some() || plan.groups.is_some();
         if let Some(filter) = self.query.filter.as_ref().filter(|_| !answered) {

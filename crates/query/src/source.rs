@@ -150,6 +150,17 @@ pub enum Breath {
     EndPage,
 }
 
+/// A value of an index.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tally {
+    /// The sort key of the value.
+    pub value: Bytes,
+    /// One of the items that have it.
+    pub item: Bytes,
+    /// How many entries have it.
+    pub entries: u64,
+}
+
 /// What a query reads.
 pub trait Source: Sync {
     /// Whether a range index covers the path.
@@ -175,6 +186,12 @@ pub trait Source: Sync {
 
     /// How many entries a scan has, exactly, if the source knows without reading them.
     fn count(&self, scan: &Scan) -> impl Future<Output = Result<Option<u64>>> + Send;
+
+    /// The values that a scan meets, each once and in no order, if the source can count their entries
+    /// without giving them.
+    fn tally(&self, _scan: &Scan) -> impl Future<Output = Result<Option<Vec<Tally>>>> + Send {
+        async { Ok(None) }
+    }
 
     /// Whether every document is known to have a value at the path, which must not be plural: then
     /// the entries of the range index are all documents, and sorting by it needs no others.

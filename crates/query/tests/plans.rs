@@ -109,8 +109,149 @@ fn groups() {
             "limit": 1,
         }),
     );
-    let refused = plan("SELECT VALUE {n: COUNT(1)} FROM c", &["/pk"]).expect_err("a composition");
-    assert!(refused.contains("Compositions of aggregates"), "{refused}");
+    // Clients drop rows that are the same before they put groups together.
+    check(
+        "SELECT DISTINCT c.a, COUNT(1) AS n FROM c GROUP BY c.a",
+        r#"SELECT [{"item": c.a}] AS groupByItems, {"a": c.a, "n": {"item": COUNT(1)}} AS payload FROM c GROUP BY c.a"#,
+        json!({
+            "groupByExpressions": ["c.a"],
+            "groupByAliases": ["a", "n"],
+            "groupByAliasToAggregateType": { "a": null, "n": "Count" },
+        }),
+    );
+    refused("SELECT DISTINCT COUNT(1) AS n FROM c GROUP BY c.a", "where all keys are selected");
+}
+
+#[track_caller]
+fn refused(text: &str, why: &str) {
+    let message = plan(text, &["/pk"]).expect_err(text);
+    assert!(message.contains(why), "{text}: {message}");
+}
+
+#[test]
+fn compositions_of_aggregates_are_refused_as_by_the_service() {
+    for text in [
+        "SELECT VALUE {n: COUNT(1)} FROM c",
+        "SELECT VALUE [SUM(c.a)] FROM c",
+        "SELECT VALUE SUM(c.a) / COUNT(1) FROM c",
+        "SELECT COUNT(1) + 1 AS n FROM c",
+        "SELECT c.a, ABS(AVG(c.b)) AS m FROM c GROUP BY c.a",
+    ] {
+        refused(text, "Compositions of aggregates and other expressions are not allowed.");
+    }
+}
+
+#[test]
+fn rows_of_a_subquery_that_are_counted() {
+    let counts = |alias: &str, value: bool| match value {
+        true => json!({
+            "distinctType": "Unordered", "dCountInfo": { "dCountAlias": alias }, "hasSelectValue": true,
+        }),
+        false => json!({ "distinctType": "Unordered", "dCountInfo": { "dCountAlias": alias } }),
+    };
+    check(
+        "SELECT VALUE COUNT(x) FROM (SELECT DISTINCT c.a FROM c) x",
+        "SELECT DISTINCT c.a FROM c",
+        counts("", true),
+    );
+    check(
+        "SELECT COUNT(1) AS n FROM (SELECT DISTINCT VALUE c.a FROM c) x WHERE x > 1",
+        "SELECT VALUE x FROM (SELECT DISTINCT VALUE c.a FROM c) AS x WHERE (x > 1)",
+        counts("n", false),
+    );
+    check(
+        "SELECT VALUE COUNT(1) FROM (SELECT c.a, MAX(c.n) AS m FROM c WHERE c.n > 0 GROUP BY c.a, c.b)",
+        r#"SELECT DISTINCT VALUE [{"item": c.a}, {"item": c.b}] FROM c WHERE (c.n > 0)"#,
+        counts("", true),
+    );
+    let why = "only where their rows are kept or counted";
+    refused("SELECT VALUE COUNT(x.a) FROM (SELECT DISTINCT c.a, c.b FROM c) x", why);
+    refused("SELECT VALUE COUNT(undefined) FROM (SELECT DISTINCT c.a FROM c) x", why);
+    refused("SELECT VALUE COUNT(1) FROM (SELECT VALUE c.a FROM c GROUP BY c.a) x", why);
+    refused("SELECT VALUE COUNT(1) FROM (SELECT c.a FROM c GROUP BY c.a) x WHERE x.a > 1", why);
+    refused("SELECT VALUE COUNT(1) FROM (SELECT COUNT(1) AS n FROM c) x", why);
+}
+
+#[test]
+fn rows_of_a_subquery_that_are_kept() {
+    check(
+        "SELECT * FROM (SELECT DISTINCT c.a, c.b FROM c) x WHERE x.a > 1",
+        "",
+        json!({ "distinctType": "Unordered" }),
+    );
+    check(
+        "SELECT VALUE x FROM (SELECT DISTINCT VALUE c.a FROM c) x OFFSET 1 LIMIT 2",
+        "SELECT VALUE x FROM (SELECT DISTINCT VALUE c.a FROM c) AS x OFFSET 0 LIMIT 3",
+        json!({ "distinctType": "Unordered", "hasSelectValue": true, "offset": 1, "limit": 2 }),
+    );
+    let why = "only where their rows are kept or counted";
+    refused("SELECT VALUE x.a FROM (SELECT DISTINCT c.a, c.b FROM c) x", why);
+    refused("SELECT VALUE x FROM (SELECT DISTINCT c.a FROM c) x JOIN y IN x.a", why);
+    check(
+        "SELECT TOP 2 VALUE x FROM (SELECT VALUE COUNT(1) FROM c GROUP BY c.a) x",
+        r#"SELECT [{"item": c.a}] AS groupByItems, [{"item": COUNT(1)}] AS payload FROM c GROUP BY c.a"#,
+        json!({
+            "groupByExpressions": ["c.a"],
+            "aggregates": ["Count"],
+            "hasSelectValue": true,
+            "top": 2,
+        }),
+    );
+    refused(
+        "SELECT VALUE x FROM (SELECT c.a, COUNT(1) AS n FROM c GROUP BY c.a) x WHERE x.n > 1",
+        why,
+    );
+}
+
+/// Where every row belongs to one partition key, partitions answer alone.
+#[test]
+fn rows_of_a_subquery_that_tell_partition_keys_apart() {
+    check(
+        "SELECT VALUE MAX(x.n) FROM (SELECT COUNT(1) AS n FROM c GROUP BY c.pk) x",
+        r#"SELECT VALUE [{"item": MAX(x.n), "item2": {"max": MAX(x.n), "count": COUNT(x.n)}}] FROM (SELECT COUNT(1) AS n FROM c GROUP BY c.pk) AS x"#,
+        json!({ "aggregates": ["Max"], "hasSelectValue": true }),
+    );
+    check("SELECT x.a FROM (SELECT DISTINCT r.pk, r.a FROM r) x WHERE x.a > 1", "", json!({}));
+    let why = "tell partition keys apart";
+    refused("SELECT VALUE MAX(x.n) FROM (SELECT COUNT(1) AS n FROM c GROUP BY c.a) x", why);
+    refused("SELECT VALUE MAX(x.n) FROM (SELECT COUNT(1) AS n FROM c) x", why);
+    refused("SELECT x.a FROM (SELECT DISTINCT r.a FROM r GROUP BY r.a, r.pk) x", why);
+    let two = plan("SELECT x.a FROM (SELECT DISTINCT c.t, c.a FROM c) x", &["/t", "/u"]);
+    assert!(two.expect_err("half of a key").contains(why));
+}
+
+#[test]
+fn clients_are_asked_for_what_they_can_do() {
+    let lacking = |text: &str, features: &str| {
+        let key = json!({ "paths": ["/pk"], "kind": "Hash", "version": 2 });
+        let key = Definition::from_json(&key, 2).expect("a key");
+        let statement = Statement::new(text, &[], &Settings::default()).expect(text);
+        let checked = statement.fan_out(&key).expect(text).check_client(features);
+        let message = checked.map_or_else(|error| error.message, |()| String::new());
+        let word =
+            |line: &str| Some(line.strip_prefix("Query contained ")?.split(',').next()?.to_owned());
+        message.lines().filter_map(word).collect::<Vec<_>>()
+    };
+    let rust = "Distinct,MultipleOrderBy,NonStreamingOrderBy,OffsetAndLimit,OrderBy,Top";
+    let none: [&str; 0] = [];
+    for text in
+        ["SELECT * FROM c", "SELECT DISTINCT TOP 3 c.a FROM c", "SELECT * FROM c ORDER BY c.a"]
+    {
+        assert_eq!(lacking(text, rust), none, "{text}");
+    }
+    assert_eq!(lacking("SELECT VALUE COUNT(1) FROM c", rust), ["Aggregate"]);
+    assert_eq!(lacking("SELECT COUNT(1) AS n FROM c", rust), ["NonValueAggregate"]);
+    assert_eq!(
+        lacking("SELECT c.a, COUNT(1) AS n, COUNTIF(c.b) AS m FROM c GROUP BY c.a", rust),
+        ["NonValueAggregate", "MultipleAggregates", "CountIf", "GroupBy"]
+    );
+    assert_eq!(lacking("SELECT VALUE MAKELIST(c.a) FROM c", "Aggregate"), ["ListAndSetAggregate"]);
+    assert_eq!(lacking("SELECT * FROM c OFFSET 1 LIMIT 2", ""), ["OffsetAndLimit"]);
+    assert_eq!(lacking("SELECT * FROM c ORDER BY c.a, c.b", "OrderBy, Top"), ["MultipleOrderBy"]);
+    assert_eq!(
+        lacking("SELECT TOP 5 * FROM c ORDER BY RANK FullTextScore(c.text, 'swim')", rust),
+        ["HybridSearch"]
+    );
 }
 
 #[test]

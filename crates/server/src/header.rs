@@ -59,6 +59,7 @@ headers! {
     SESSION_TOKEN = "x-ms-session-token";
     START_EPK = "x-ms-start-epk";
     SUBSTATUS = "x-ms-substatus";
+    SUPPORTED_FEATURES = "x-ms-cosmos-supported-query-features";
     THROUGHPUT = "x-ms-offer-throughput";
     TO_AUTOSCALE = "x-ms-cosmos-migrate-offer-to-autopilot";
     TO_MANUAL = "x-ms-cosmos-migrate-offer-to-manual-throughput";

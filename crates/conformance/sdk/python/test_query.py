@@ -139,7 +139,11 @@ def test_index_metrics_are_told(filled):
     list(filled.query_items("SELECT * FROM c WHERE c.n = 3", enable_cross_partition_query=True,
                             populate_index_metrics=True,
                             response_hook=lambda got, _: headers.update(got)))
-    assert "/n/?" in str(headers["x-ms-cosmos-index-utilization"])
+    told = headers["x-ms-cosmos-index-utilization"]
+    assert told["UtilizedSingleIndexes"] == [{
+        "IndexSpec": "/n/?", "IndexImpactScore": "High", "IndexPreciseSet": True, "FilterExpression": "",
+        "FilterPreciseSet": True}]
+    assert told["PotentialCompositeIndexes"] == []
 
 
 def test_what_is_wrong_is_said(filled):

@@ -1,6 +1,7 @@
 //! What was submitted lately, and may not be in a reader's view yet.
 
 use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
 
 use bytes::Bytes;
 use foldhash::{HashMap, HashMapExt};
@@ -51,8 +52,10 @@ impl Overlay {
             && *no <= published
         {
             let (no, place) = self.order.pop_front().expect("the front was just seen");
-            if self.newest.get(&place).is_some_and(|(newest, _)| *newest == no) {
-                self.newest.remove(&place);
+            if let Entry::Occupied(found) = self.newest.entry(place)
+                && found.get().0 == no
+            {
+                found.remove();
             }
         }
         self.horizon = self.horizon.max(published);

@@ -92,7 +92,7 @@ impl Lookup {
 
     /// Where the first value ends that was cut, if one was: what rows of texts that begin alike
     /// have in common.
-    fn alike(&self, key: &[u8], row: &RowKey) -> Option<usize> {
+    pub fn alike(&self, key: &[u8], row: &RowKey) -> Option<usize> {
         let mut at = row.values_at;
         for mask in &self.columns.masks {
             let length = match &self.columns.masks[..] {

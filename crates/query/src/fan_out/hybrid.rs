@@ -71,10 +71,13 @@ pub(super) fn of(statement: &Statement, rank: &Rank) -> Result<Hybrid> {
     let top = all.saturating_mul(OVERSAMPLE).clamp(COMPONENT_ROWS_MIN, limits::COUNT_MAX);
     let found: Vec<String> = rank.components.iter().zip(&all_scores).map(or_worst).collect();
     let info = |(component, score): (&Component, &String)| {
-        let ascending = matches!(component.score, Score::Vector { ascending: true, .. });
-        let direction = match (&component.score, ascending) {
-            (Score::Vector { .. }, _) => "",
-            _ => " DESC",
+        // Ranks go backwards where the weight is negative.
+        let backwards = component.weight < 0.0;
+        let nearest = matches!(component.score, Score::Vector { ascending: true, .. });
+        let ascending = nearest != backwards;
+        let direction = match &component.score {
+            Score::Text { .. } if !backwards => " DESC",
+            _ => "",
         };
         Info {
             distinct: "None",

@@ -11,7 +11,7 @@ use crate::value::Value;
 /// The most neighbours that an index is asked for.
 pub(crate) const NEIGHBOURS: usize = 10_000;
 /// So few documents that a filter finds are all looked at, which is exact.
-const FEW: u64 = 2_000;
+pub(super) const FEW: u64 = 2_000;
 
 /// The nearest items to a vector.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,12 +32,7 @@ pub(super) fn of(statement: &Statement, access: &Access, cost: u64) -> Option<Ne
     if few || !bound.block.from.is_empty() || bound.block.distinct {
         return None;
     }
-    let wanted = match (bound.top, bound.offset_limit) {
-        (Some(top), None) => top,
-        (_, Some((offset, limit))) => offset.saturating_add(limit),
-        (None, None) => return None,
-    };
-    let count = usize::try_from(wanted).ok().filter(|count| *count <= NEIGHBOURS)?;
+    let count = bound.rows_wanted().filter(|count| *count <= NEIGHBOURS)?;
     let constant = |at: usize| call.arguments.get(at).and_then(Node::constant);
     let brute_force = constant(2).is_some_and(Value::is_true);
     if call.function.name != "VECTORDISTANCE" || brute_force {

@@ -18,7 +18,7 @@ use crate::eval::Frame;
 use crate::eval::block::{GROUP_BYTES, Group};
 use crate::eval::rows::Rows;
 use crate::limits;
-use crate::source::{Document, Entry, Scan, Source};
+use crate::source::{Document, Entry, Scan, Source, Tally};
 use crate::value::Value;
 
 /// The groups of a page so far.
@@ -143,6 +143,16 @@ impl<S: Source> Run<'_, S> {
         sheet: &mut Sheet,
     ) -> Result<bool> {
         let Some(scan) = &self.plan.groups else { return Ok(false) };
+        if let Some(tallies) = self.source.tally(scan).await? {
+            for Tally { value, item, entries } in tallies {
+                let first = Entry { value, item };
+                let identity = self.begin_group(grouping, &first, groups, sheet).await?;
+                groups.count(&identity, entries);
+                sheet.metrics.entries += entries;
+                self.context.budget.begin_row();
+            }
+            return Ok(true);
+        }
         let mut after: Option<Entry> = None;
         // The identity of the value that entries have at present.
         let mut current: Option<(Bytes, Vec<u8>)> = None;

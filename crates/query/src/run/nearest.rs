@@ -42,7 +42,7 @@ impl<S: Source> Run<'_, S> {
     }
 
     /// Adds those of some items that pass the filter.
-    async fn passing(
+    pub(super) async fn passing(
         &self,
         items: &[Bytes],
         passed: &mut Vec<Bytes>,

@@ -22,9 +22,9 @@ const CHUNK_POSTINGS: usize = 1_000;
 const SCORED_MAX: usize = 200_000;
 
 /// What postings say of one item: how often it has each word, and how long its text is.
-struct Scored {
-    counts: Vec<u32>,
-    length: u32,
+pub(super) struct Scored {
+    pub counts: Vec<u32>,
+    pub length: u32,
 }
 
 /// All that a full-text index says of some words.
@@ -59,7 +59,7 @@ impl<S: Source> Run<'_, S> {
     }
 
     /// Reads the postings of a word; how many there are.
-    async fn gather(
+    pub(super) async fn gather(
         &self,
         path: &IndexPath,
         (at, word, words): (usize, &str, usize),

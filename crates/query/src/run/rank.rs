@@ -215,7 +215,7 @@ fn order(components: &[Component], corpora: &[Corpus], rows: &[Row], fused: bool
             continue;
         }
         for (total, rank) in totals.iter_mut().zip(ranks(&scores, component.weight < 0.0)) {
-            *total += component.weight.abs() / (RRF_K + rank as f64);
+            *total += component.weight / (RRF_K + rank as f64);
         }
     }
     let mut order: Vec<usize> = (0..rows.len()).collect();
@@ -239,7 +239,8 @@ fn score(component: &Component, corpus: &Corpus, part: &Part) -> f64 {
     }
 }
 
-/// Ranks from 1, ties sharing one; backwards where the weight is negative.
+/// Ranks from 1, each the next after the one before, which ties share: so do the clients that fuse
+/// ranks themselves. Backwards where the weight is negative.
 fn ranks(scores: &[f64], backwards: bool) -> Vec<usize> {
     let mut order: Vec<usize> = (0..scores.len()).collect();
     order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]));
@@ -248,10 +249,11 @@ fn ranks(scores: &[f64], backwards: bool) -> Vec<usize> {
     }
     let mut ranks = vec![0; scores.len()];
     let mut previous: Option<(f64, usize)> = None;
-    for (place, at) in order.into_iter().enumerate() {
+    for at in order {
         let rank = match previous {
             Some((score, rank)) if score == scores[at] => rank,
-            _ => place + 1,
+            Some((_, rank)) => rank + 1,
+            None => 1,
         };
         previous = Some((scores[at], rank));
         ranks[at] = rank;

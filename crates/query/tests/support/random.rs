@@ -146,9 +146,10 @@ pub fn query(chance: &mut Chance) -> Random {
         0 => String::new(),
         depth => format!(" WHERE {}", filter(chance, depth - 1)),
     };
-    match chance.below(7) {
+    match chance.below(8) {
         0 => grouped(chance, &filter),
         1 => aggregated(chance, &filter),
+        7 => derived(chance, &filter),
         2 | 3 => ordered(chance, &filter),
         4 => {
             let output =
@@ -253,6 +254,38 @@ fn grouped(chance: &mut Chance, filter: &str) -> Random {
         ),
         _ => format!(
             "SELECT {key} AS k, COUNT(1) AS n, SUM(c.n) AS s, AVG(c.n) AS a, MIN(c.b) AS lo FROM c{filter} GROUP BY {key}"
+        ),
+    };
+    Random { text, kind: Kind::Set }
+}
+
+/// Over the rows of another query, as far as there are plans for it.
+fn derived(chance: &mut Chance, filter: &str) -> Random {
+    let path = path(chance);
+    let key = chance.pick(&["c.a", "c.n", "c.o", "c.id"]);
+    let scalar = scalar(chance);
+    let text = match chance.below(7) {
+        6 => format!(
+            "SELECT * FROM (SELECT {key} AS k, AVG({path}) AS m FROM c{filter} GROUP BY {key}) x"
+        ),
+        0 => format!(
+            "SELECT VALUE x FROM (SELECT DISTINCT VALUE {path} FROM c{filter}) x WHERE x >= {scalar}"
+        ),
+        1 => format!(
+            "SELECT * FROM (SELECT DISTINCT c.a, {path} AS p FROM c{filter}) x WHERE x.p = {scalar} OR x.a = 1"
+        ),
+        2 => format!(
+            "SELECT COUNT(x) AS n FROM (SELECT DISTINCT VALUE {path} FROM c{filter}) x WHERE x != {scalar}"
+        ),
+        3 => format!(
+            "SELECT VALUE COUNT(1) FROM (SELECT {key}, MAX({path}) AS m FROM c{filter} GROUP BY {key}, c.b) x"
+        ),
+        4 => format!(
+            "SELECT MAX(x.n) AS hi, SUM(x.n) AS s, COUNT(1) AS g FROM \
+             (SELECT COUNT({path}) AS n FROM c{filter} GROUP BY c.id, {key}) x"
+        ),
+        _ => format!(
+            "SELECT x.a, COUNT(1) AS n FROM (SELECT DISTINCT c.id, c.a FROM c{filter}) x GROUP BY x.a"
         ),
     };
     Random { text, kind: Kind::Set }

@@ -88,7 +88,9 @@ impl Told {
 pub fn plan(call: &Call<'_>) -> Result<Reply> {
     let container = call.container()?;
     let query = QueryBody::parse(&call.body)?;
-    let plan = container.query_plan(&query.text, &query.parameters)?;
+    // A client that says nothing can do nothing but ask.
+    let features = call.headers.text(&header::SUPPORTED_FEATURES)?.unwrap_or_default();
+    let plan = container.query_plan(&query.text, &query.parameters, features)?;
     let mut reply = Reply::json(StatusCode::OK, plan.to_string());
     reply.set_container(&container);
     reply.set_charge(charge::metadata());

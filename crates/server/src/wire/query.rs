@@ -40,7 +40,7 @@ pub fn explained(page: &QueryPage) -> Value {
     let metrics = &page.metrics;
     json!({
         "plan": metrics.plan,
-        "indexes": metrics.indexes,
+        "indexes": metrics.indexes.iter().map(|index| &index.name).collect::<Vec<_>>(),
         "entries": metrics.entries,
         "documents": metrics.documents,
         "rows": page.rows.len(),
@@ -49,32 +49,77 @@ pub fn explained(page: &QueryPage) -> Value {
     })
 }
 
-/// Which indexes were used, and which others would have been. How much one helped is not known and
-/// so not said.
+/// Which indexes were used, and which others would have been. As in the service, how much one
+/// matters follows from what it is asked for: high where it is asked for values or their order, low
+/// where all its texts are walked through.
 pub fn indexes(page: &QueryPage, lacking: &[String], form: IndexForm) -> String {
-    let (used, used_composite) = entities(&page.metrics.indexes);
-    let (lacking, lacking_composite) = entities(lacking);
-    let told = json!({
-        "UtilizedSingleIndexes": used,
-        "PotentialSingleIndexes": lacking,
-        "UtilizedCompositeIndexes": used_composite,
-        "PotentialCompositeIndexes": lacking_composite,
-    })
-    .to_string();
+    let metrics = &page.metrics;
+    // Nothing was read in vain.
+    let precise = metrics.kept >= metrics.documents;
+    let used = metrics.indexes.iter().map(|index| {
+        let score = if index.is_narrow { "High" } else { "Low" };
+        Entity { name: &index.name, score, precise }
+    });
+    let lacking = lacking.iter().map(|name| Entity { name, score: "High", precise: false });
+    let (used, lacking) = (used.collect::<Vec<_>>(), lacking.collect::<Vec<_>>());
     match form {
-        IndexForm::Base64 => STANDARD.encode(told),
-        IndexForm::Text => percent_encoded(&told),
+        IndexForm::Base64 => {
+            let told = json!({
+                "UtilizedSingleIndexes": list(&used, false, Entity::with_precision),
+                "PotentialSingleIndexes": list(&lacking, false, Entity::with_precision),
+                "UtilizedCompositeIndexes": list(&used, true, Entity::with_precision),
+                "PotentialCompositeIndexes": list(&lacking, true, Entity::with_precision),
+            });
+            STANDARD.encode(told.to_string())
+        }
+        IndexForm::Text => {
+            let both = |all: &[Entity<'_>]| {
+                json!({
+                    "SingleIndexes": list(all, false, Entity::plain),
+                    "CompositeIndexes": list(all, true, Entity::plain),
+                })
+            };
+            let told =
+                json!({ "UtilizedIndexes": both(&used), "PotentialIndexes": both(&lacking) });
+            percent_encoded(&told.to_string())
+        }
     }
 }
 
-/// Indexes as clients read them: of one property, and of several.
-fn entities(indexes: &[String]) -> (Vec<Value>, Vec<Value>) {
-    let (composite, single): (Vec<&String>, Vec<&String>) =
-        indexes.iter().partition(|index| index.contains(' '));
-    let single = single.into_iter().map(|index| json!({ "IndexSpec": index })).collect();
-    let columns = |index: &String| {
-        let columns: Vec<&str> = index.split(", ").collect();
-        json!({ "IndexSpecs": columns })
-    };
-    (single, composite.into_iter().map(columns).collect())
+/// An index as clients are told of it.
+struct Entity<'a> {
+    name: &'a str,
+    score: &'static str,
+    precise: bool,
+}
+
+/// The indexes of one property, or those of several.
+fn list<'a>(all: &[Entity<'a>], composite: bool, tell: fn(&Entity<'a>) -> Value) -> Vec<Value> {
+    all.iter().filter(|entity| entity.is_composite() == composite).map(tell).collect()
+}
+
+impl Entity<'_> {
+    fn is_composite(&self) -> bool {
+        self.name.contains(' ')
+    }
+
+    fn plain(&self) -> Value {
+        if self.is_composite() {
+            let columns: Vec<&str> = self.name.split(", ").collect();
+            return json!({ "IndexSpecs": columns, "IndexImpactScore": self.score });
+        }
+        json!({ "IndexSpec": self.name, "IndexImpactScore": self.score })
+    }
+
+    /// Clients of the older form want every member. Which part of the filter an index served is
+    /// not told.
+    fn with_precision(&self) -> Value {
+        let mut told = self.plain();
+        told["IndexPreciseSet"] = json!(self.precise);
+        if !self.is_composite() {
+            told["FilterExpression"] = json!("");
+            told["FilterPreciseSet"] = json!(self.precise);
+        }
+        told
+    }
 }

@@ -116,7 +116,10 @@ test("metrics and used indexes are told", () =>
     const page = await container.items.query("SELECT * FROM c WHERE c.n = 3", options).fetchNext();
     assert.equal(page.resources.length, 1);
     assert.ok(page.requestCharge >= 2);
-    assert.match(JSON.stringify(page.indexMetrics), /\/n\/\?/);
+    assert.deepEqual(JSON.parse(page.indexMetrics), {
+      UtilizedIndexes: { SingleIndexes: [{ IndexSpec: "/n/?", IndexImpactScore: "High" }], CompositeIndexes: [] },
+      PotentialIndexes: { SingleIndexes: [], CompositeIndexes: [] },
+    });
   }));
 
 test("what is wrong is said", () =>
