@@ -1,5 +1,6 @@
 //! What people do with a fleet: look at it, pause it, send it elsewhere, redrive, export, import.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,6 +59,9 @@ pub struct Status {
     pub control: Control,
     /// Its hosts, as they said last.
     pub members: Vec<Member>,
+    /// For how many seconds each host has not written, by instance name. Compares the clock here with
+    /// the service's: for people, and for nothing else.
+    pub silent: BTreeMap<String, u64>,
     /// Its leases.
     pub leases: Vec<Lease>,
     /// How far behind each lease is.
@@ -78,15 +82,26 @@ impl Fleet {
     }
 
     async fn view(&self) -> Result<FleetView, AdminError> {
-        let documents = self.store.list(&self.names.all()).await?;
+        Ok(self.view_of(&self.store.list(&self.names.all()).await?))
+    }
+
+    fn view_of(&self, documents: &[Stored]) -> FleetView {
         let mut view = FleetView::new(self.names.clone(), Duration::from_secs(15));
-        view.replace(&documents, self.env.now());
-        Ok(view)
+        view.replace(documents, self.env.now());
+        view
     }
 
     /// Hosts, leases, lags, dead letters.
     pub async fn status(&self) -> Result<Status, AdminError> {
-        let view = self.view().await?;
+        let documents = self.store.list(&self.names.all()).await?;
+        let view = self.view_of(&documents);
+        let wall = self.env.wall().as_secs();
+        let silence = |(member, _): &(Member, String)| {
+            let stored = documents.iter().find(|stored| stored.id == member.id)?;
+            let written = stored.body.get("_ts")?.as_u64()?;
+            Some((member.instance.clone(), wall.saturating_sub(written)))
+        };
+        let silent = view.members.values().filter_map(silence).collect();
         let ranges = self.feed.ranges().await?;
         let leases: Vec<Lease> = view.live_leases().cloned().collect();
         let mut estimates = Vec::with_capacity(leases.len());
@@ -96,7 +111,7 @@ impl Fleet {
         }
         let members = view.members.values().map(|(member, _)| member.clone()).collect();
         let letters = self.letters().await?.len();
-        Ok(Status { control: view.control, members, leases, estimates, letters })
+        Ok(Status { control: view.control, members, silent, leases, estimates, letters })
     }
 
     /// Changes the control document, against whoever else does.

@@ -84,6 +84,9 @@ impl Change {
 }
 
 fn facts(raw: &[u8]) -> Facts {
+    if let Some(facts) = facts_at_end(raw) {
+        return facts;
+    }
     if let Ok(bare) = serde_json::from_slice::<Bare>(raw) {
         return Facts { lsn: bare.lsn, at: bare.at, is_delete: false };
     }
@@ -95,6 +98,22 @@ fn facts(raw: &[u8]) -> Facts {
         },
         Err(_) => Facts::default(),
     }
+}
+
+/// What servers write at the end of each item, `,"_ts":7,"_lsn":9}`, without reading the rest. No
+/// string can end like that, since its quote would follow; and a member right before the last brace
+/// is one of the item itself. Anything else is read in full.
+fn facts_at_end(raw: &[u8]) -> Option<Facts> {
+    let (rest, lsn) = number_at_end(raw.trim_ascii_end().strip_suffix(b"}")?)?;
+    let (rest, at) = number_at_end(rest.strip_suffix(br#","_lsn":"#)?)?;
+    rest.ends_with(br#","_ts":"#).then_some(())?;
+    Some(Facts { lsn, at: i64::try_from(at).ok()?, is_delete: false })
+}
+
+fn number_at_end(text: &[u8]) -> Option<(&[u8], u64)> {
+    let digits = text.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+    let (rest, digits) = text.split_at(text.len() - digits);
+    Some((rest, std::str::from_utf8(digits).ok()?.parse().ok()?))
 }
 
 /// The key values as a JSON list; what the item does not have is an empty object, as on the wire.
@@ -142,6 +161,13 @@ mod tests {
             &["/pk"],
             r#"6 7 true ["a"]"#,
         );
+        // Other orders, spaces, and texts that look like what is looked for.
+        check(r#"{"_lsn":4,"id":"1","_ts":9}"#, &[], "4 9 false ");
+        check("{\"id\":\"1\", \"_ts\": 9, \"_lsn\": 4 }\n", &[], "4 9 false ");
+        check(r#"{"_lsn":4,"_ts":9,"a":{"b":1,"_ts":7,"_lsn":8}}"#, &[], "4 9 false ");
+        check(r#"{"_lsn":4,"_ts":9,"a":",\"_ts\":7,\"_lsn\":8}"}"#, &[], "4 9 false ");
+        check(r#"{"_ts":9,"_lsn":4,",\"_ts":7,",\"_lsn":8}"#, &[], "4 9 false ");
+        check(r#"{"id":"1","_ts":9,"_lsn":18446744073709551616}"#, &[], "0 0 false ");
         check(r#"{"id":"1","metadata":"mine","_lsn":4}"#, &[], "4 0 false ");
         check("[]", &["/pk"], "0 0 false [{}]");
         check("nonsense", &["/pk"], "0 0 false ");

@@ -58,6 +58,8 @@ pub enum Rule {
     Listed,
     /// A child begins when its parent is gone.
     ParentGone,
+    /// A child that was made too late, when its keys had others, goes.
+    Ghost,
     /// A lease that is about to be joined is taken only after asking what has become of it.
     Register,
 }

@@ -35,6 +35,9 @@ pub mod extra {
     pub const CHILDREN: &str = "cfx.children";
     /// The token of the lease that this one came from: it has to be gone before this one begins.
     pub const PARENT: &str = "cfx.parent";
+    /// In which epoch of the parent its children were listed; in the parent, and in each child until
+    /// it begins.
+    pub const LISTED: &str = "cfx.listed";
     /// Set on a parent that could not be deleted after a split, and on a lease that is only proposed.
     pub const CLOSED: &str = "cfx.closed";
     /// Keys whose changes wait in the dead-letter container, a JSON list of texts.
@@ -152,6 +155,22 @@ impl Lease {
     /// The tenure counter; 0 where none was written or another library lost it.
     pub fn epoch(&self) -> u64 {
         self.number(extra::EPOCH)
+    }
+
+    /// How late in the history of its keys it came: whatever follows a lease by a split or by a join
+    /// ranks higher, and however often a lease that has not begun is taken, its rank stays.
+    pub fn rank(&self) -> u64 {
+        if self.property(extra::LISTED).is_some() {
+            self.number(extra::LISTED)
+        } else {
+            self.epoch()
+        }
+    }
+
+    /// It begins: where it came from does not matter any more.
+    pub fn begin(&mut self) {
+        self.unset(extra::PARENT);
+        self.unset(extra::LISTED);
     }
 
     /// Takings without progress.

@@ -2,6 +2,7 @@
 
 mod batch;
 mod end;
+mod ghost;
 mod join;
 mod obey;
 mod read;

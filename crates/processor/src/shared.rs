@@ -13,7 +13,7 @@ use crate::monitor::{Event, Monitor};
 use crate::names::Names;
 use crate::observer::Factory;
 use crate::options::Options;
-use crate::store::LeaseStore;
+use crate::store::{LeaseStore, StoreError, Stored};
 
 pub(crate) struct Shared {
     pub env: Arc<dyn Env>,
@@ -102,6 +102,21 @@ impl Shared {
             ranges.clone_from(&found);
         }
         Ok(found)
+    }
+
+    /// Lists everything in the lease container, however long it takes; refusals are final.
+    pub async fn list(&self) -> Result<Vec<Stored>, StoreError> {
+        let mut patience = Patience::default();
+        loop {
+            match self.store.list(&self.names.all()).await {
+                Err(StoreError::Throttled(wait)) => patience.wait(self, Some(wait)).await,
+                Err(wrong @ StoreError::Unknown(_)) => {
+                    self.retrying(None, wrong);
+                    patience.wait(self, None).await;
+                }
+                answer => return answer,
+            }
+        }
     }
 
     /// Whether the partition key of changes has to be known.

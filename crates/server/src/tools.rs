@@ -127,6 +127,8 @@ fn split<'a>(words: &'a [&'a str]) -> Result<(&'a str, &'a [&'a str]), String> {
         ["processor", "deadletter", "redrive", rest @ ..] => Ok(("deadletter redrive", rest)),
         ["processor", "leases", "export", rest @ ..] => Ok(("leases export", rest)),
         ["processor", "leases", "import", rest @ ..] => Ok(("leases import", rest)),
+        ["processor", "deadletter", ..] => Err("deadletter list, or deadletter redrive?".into()),
+        ["processor", "leases", ..] => Err("leases export, or leases import FILE?".into()),
         [
             "processor",
             word @ ("run" | "status" | "pause" | "resume" | "seek" | "reset"),

@@ -55,7 +55,9 @@ pub(super) async fn beat(shared: Arc<Shared>, mut member: Member, mut etag: Stri
                     etag = stored.etag;
                     member.beat = found.beat.max(member.beat);
                 }
-                _ => return Beaten::Replaced,
+                Some(_) => return Beaten::Replaced,
+                // Damaged: a process that has taken our place would have written a sound one.
+                None => etag = stored.etag,
             },
             // Cleared away while we slept.
             Err(StoreError::Missing) => etag = String::new(),

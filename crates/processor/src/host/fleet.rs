@@ -75,7 +75,11 @@ impl FleetView {
     pub fn replace(&mut self, documents: &[Stored], now: Duration) {
         self.leases.clear();
         self.members.clear();
-        self.control = Control::default();
+        // One that cannot be read does not set a paused fleet going.
+        let control = std::mem::take(&mut self.control);
+        if documents.iter().any(|document| self.names.sort(&document.id) == Sort::Control) {
+            self.control = control;
+        }
         self.has_info = false;
         self.complaints.clear();
         for document in documents {

@@ -32,20 +32,9 @@ pub enum StartError {
     Mismatch(String),
 }
 
-/// Lists everything, however long it takes; refusals are final.
+/// Lists everything.
 pub(super) async fn list(shared: &Shared) -> Result<Vec<Stored>, StartError> {
-    let mut patience = Patience::default();
-    loop {
-        match shared.store.list(&shared.names.all()).await {
-            Ok(documents) => return Ok(documents),
-            Err(StoreError::Throttled(wait)) => patience.wait(shared, Some(wait)).await,
-            Err(wrong @ StoreError::Unknown(_)) => {
-                shared.retrying(None, wrong);
-                patience.wait(shared, None).await;
-            }
-            Err(wrong) => return Err(StartError::Leases(wrong.to_string())),
-        }
-    }
+    shared.list().await.map_err(|wrong| StartError::Leases(wrong.to_string()))
 }
 
 /// Ensures that the leases exist. Hosts of any library do this one after another.
@@ -225,8 +214,11 @@ pub(super) async fn join(
     let options = &shared.options;
     let mut patience = Patience::default();
     loop {
-        fleet.replace(&list(shared).await?, shared.env.now());
+        let documents = list(shared).await?;
+        fleet.replace(&documents, shared.env.now());
         let id = shared.names.host(&options.instance_name);
+        // By its id: a document that cannot be read is written over.
+        let before = documents.iter().find(|stored| stored.id == id).map(|each| each.etag.clone());
         let member = Member {
             partition_key: shared.partition_key(&id),
             id,
@@ -240,7 +232,6 @@ pub(super) async fn join(
             max: options.max_partition_count,
             grace_ms: u64::try_from(options.rejoin_grace.as_millis()).unwrap_or(u64::MAX),
         };
-        let before = fleet.members.get(&options.instance_name).map(|(_, etag)| etag.clone());
         let sent = shared.env.now();
         let written = match before {
             Some(etag) => shared.store.replace(&member.write(), &etag).await,

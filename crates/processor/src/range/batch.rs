@@ -140,6 +140,9 @@ impl Batch {
 
     /// Calls the handler with those of the changes whose keys are not parked.
     async fn hand_over(&self, part: std::ops::Range<usize>) -> Result<(), String> {
+        if self.parked.is_empty() {
+            return self.call(&self.changes[part]).await;
+        }
         let mut open = Vec::with_capacity(part.len());
         for item in part {
             if self.parked.iter().any(|key| key == self.changes[item].key()) {
@@ -148,11 +151,16 @@ impl Batch {
                 open.push(self.changes[item].clone());
             }
         }
+        self.call(&open).await
+    }
+
+    /// Calls the handler, for as long as it may take.
+    async fn call(&self, open: &[Change]) -> Result<(), String> {
         if open.is_empty() {
             return Ok(());
         }
         let began = self.shared.env.now();
-        let call = caught(self.observer.process(&self.context, &open));
+        let call = caught(self.observer.process(&self.context, open));
         let done = match self.shared.options.handler_timeout {
             None => call.await,
             Some(limit) => tokio::select! {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Ended;
+use super::join::retire;
 use super::worker::{CANCEL_PATIENCE, Exit, Worker};
 use super::write::{NotWritten, put};
 use crate::lease::extra;
@@ -23,7 +24,7 @@ impl Worker {
         let reason = match &exit {
             Exit::HandOver(_) => CloseReason::HandedOff,
             Exit::Release(reason) | Exit::Abandon(reason) | Exit::Keep(reason) => *reason,
-            Exit::Divide(_) => CloseReason::LeaseGone,
+            Exit::Divide(_) | Exit::Vanish => CloseReason::LeaseGone,
             Exit::Stop(_) => CloseReason::ObserverError,
         };
         self.close(reason).await;
@@ -36,6 +37,13 @@ impl Worker {
                 fatal = Some(why);
                 self.last_write(&Heir::Nobody).await
             }
+            Exit::Vanish => match retire(&self.shared, &self.tenure.lease).await {
+                Ok(gone) => {
+                    removed = gone;
+                    if gone { Ok(()) } else { Err(NotWritten::Lost) }
+                }
+                Err(wrong) => Err(wrong),
+            },
             Exit::Divide(seats) => {
                 let divided = self.divide(seats).await;
                 divided.map(|(made, gone)| (children, removed) = (made, gone))

@@ -185,7 +185,7 @@ pub(crate) async fn fate(shared: &Shared, token: &str) -> Result<Fate, NotWritte
 }
 
 /// Deletes a lease, or where that is not allowed closes it for good. False if it has changed.
-async fn retire(shared: &Shared, lease: &Lease) -> Result<bool, NotWritten> {
+pub(super) async fn retire(shared: &Shared, lease: &Lease) -> Result<bool, NotWritten> {
     let mut patience = Patience::default();
     let body = document::write(lease);
     let stored = Stored { id: lease.id.clone(), etag: lease.etag.clone(), body };

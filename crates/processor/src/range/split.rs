@@ -9,6 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::ghost;
 use super::worker::{Exit, Worker};
 use super::write::{NotWritten, look, put};
 use crate::cut::{Seat, at_most, listed};
@@ -55,6 +56,7 @@ impl Worker {
         let list = serde_json::json!(texts).to_string();
         if self.tenure.lease.property(extra::CHILDREN) != Some(list.as_str()) {
             self.tenure.lease.set(extra::CHILDREN, list);
+            self.tenure.lease.set(extra::LISTED, self.tenure.lease.epoch());
             self.last_write(&Heir::Us).await?;
         }
         if !self.shared.env.keeps(Rule::ParentLast) {
@@ -68,7 +70,7 @@ impl Worker {
         }
         let removed = self.remove_parent().await?;
         for child in &mut children {
-            child.unset(extra::PARENT);
+            child.begin();
         }
         Ok((children, removed))
     }
@@ -137,11 +139,14 @@ impl Worker {
         let lease = self.tenure.lease.clone();
         let Some(parent) = lease.property(extra::PARENT).map(str::to_owned) else { return };
         if !self.shared.env.keeps(Rule::ParentGone) {
-            return self.tenure.lease.unset(extra::PARENT);
+            return self.tenure.lease.begin();
         }
         let shared = Arc::clone(&self.shared);
-        let gone = until_gone(&shared, &parent, &lease.token);
-        tokio::pin!(gone);
+        let deciding = async {
+            until_gone(&shared, &parent, &lease.token).await?;
+            ghost::is_ghost(&shared, &lease).await
+        };
+        tokio::pin!(deciding);
         loop {
             if self.shared.fence.safety(self.shared.env.now()) == Safety::Over {
                 self.exit = Some(Exit::Abandon(CloseReason::Fenced));
@@ -156,13 +161,15 @@ impl Worker {
                 changed = self.orders.changed() => if changed.is_err() {
                     self.exit = Some(Exit::Abandon(CloseReason::Shutdown));
                 },
-                gone = &mut gone => {
-                    if let Err(NotWritten::Refused(why)) = gone {
-                        let message = format!("the parent of a lease cannot be read: {why}");
-                        self.shared.alarm(Some(&lease.token), message);
-                        self.exit = Some(Exit::Release(CloseReason::Refused));
-                    } else {
-                        self.tenure.lease.unset(extra::PARENT);
+                decided = &mut deciding => {
+                    match decided {
+                        Ok(true) => self.exit = Some(Exit::Vanish),
+                        Ok(false) | Err(NotWritten::Lost) => self.tenure.lease.begin(),
+                        Err(NotWritten::Refused(why)) => {
+                            let message = format!("the parent of a lease cannot be read: {why}");
+                            self.shared.alarm(Some(&lease.token), message);
+                            self.exit = Some(Exit::Release(CloseReason::Refused));
+                        }
                     }
                     return;
                 }
@@ -193,24 +200,26 @@ async fn until_gone(shared: &Shared, parent: &str, child: &str) -> Result<(), No
     }
 }
 
-/// Makes a child. One that is there already is left as it is, and nothing returned; a tombstone of
-/// its name, left by a join that came to nothing or where nothing may be deleted, gives way.
+/// Makes a child. One that is there already is left as it is, and nothing returned. A tombstone of
+/// its name, left by a join that came to nothing or where nothing may be deleted, gives way; so does
+/// a ghost, which would otherwise be taken for the child and vanish when the parent is gone.
 async fn make_child(shared: &Shared, child: &Lease) -> Result<Option<Lease>, NotWritten> {
+    let mut child = child.clone();
     let mut patience = Patience::default();
-    let mut tombstone: Option<String> = None;
+    let mut old: Option<String> = None;
     loop {
         // Whoever may soon be thought dead makes nothing: another may have made it, and have come so
         // far with it that it is gone again.
         if shared.fence.safety(shared.env.now()) != Safety::Safe {
             return Err(NotWritten::Lost);
         }
-        let body = document::write(child);
-        let written = match &tombstone {
+        let body = document::write(&child);
+        let written = match &old {
             None => shared.store.create(&body).await,
             Some(etag) => shared.store.replace(&body, etag).await,
         };
         match written {
-            Ok(etag) => return Ok(Some(Lease { etag, ..child.clone() })),
+            Ok(etag) => return Ok(Some(Lease { etag, ..child })),
             Err(StoreError::Refused { status, message }) => {
                 return Err(NotWritten::Refused(format!("{status}: {message}")));
             }
@@ -224,14 +233,24 @@ async fn make_child(shared: &Shared, child: &Lease) -> Result<Option<Lease>, Not
             }
             Err(StoreError::Exists | StoreError::Changed | StoreError::Missing) => {}
         }
-        tombstone = match look(shared, &child.id, &mut patience).await {
+        old = match look(shared, &child.id, &mut patience).await {
             Err(NotWritten::Lost) => None,
             Err(refused) => return Err(refused),
             Ok(found) if found.property(extra::WRITE) == child.property(extra::WRITE) => {
                 return Ok(Some(found));
             }
-            Ok(found) if found.is_closed() => Some(found.etag),
+            Ok(found) if found.is_closed() || is_older(&found, &child) => {
+                child.set(extra::EPOCH, child.epoch().max(found.epoch() + 1));
+                Some(found.etag)
+            }
             Ok(_) => return Ok(None),
         };
     }
+}
+
+/// Whether a lease has not begun, and was listed before this child of the same name was.
+fn is_older(found: &Lease, child: &Lease) -> bool {
+    found.property(extra::LISTED).is_some()
+        && found.property(extra::PARENT).is_some()
+        && found.rank() < child.rank()
 }

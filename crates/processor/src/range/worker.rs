@@ -63,6 +63,8 @@ pub(super) enum Exit {
     Keep(CloseReason),
     /// The range was split or merged.
     Divide(Vec<Seat>),
+    /// The lease is not needed: others have all of it.
+    Vanish,
     /// Nothing may be written any more.
     Abandon(CloseReason),
     /// The policy is to stop: release, and say why.

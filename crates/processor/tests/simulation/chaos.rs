@@ -185,12 +185,14 @@ impl Script {
             }
             return;
         }
-        if self.live().len() < 2 {
+        let fleet = self.fleet();
+        let staying: Vec<&SimHost> =
+            fleet.hosts.iter().filter(|host| host.stays(self.sim())).collect();
+        if staying.len() < 2 {
             return;
         }
-        let Some((_, process)) = self.one() else { return };
-        let fleet = self.fleet();
-        let host = fleet.hosts.iter().find(|host| host.process == process).expect("one of them");
+        let host = staying[self.sim().below(staying.len() as u64) as usize];
+        self.world.trace(|| format!("p{} is asked to stop", host.process));
         host.stop(Duration::from_secs(60));
     }
 
@@ -231,9 +233,10 @@ impl Script {
             }
         }
         self.calm();
-        // The last one may yet find out that a namesake, dead by now, had taken its place.
+        // The last one may yet find out that a namesake, dead by now, had taken its place; and one
+        // that was asked to stop does so, though it may be paused until then.
         for _ in 0..2 {
-            if self.live().is_empty() {
+            if !self.fleet().hosts.iter().any(|host| host.stays(self.sim())) {
                 self.join();
             }
             self.sim().sleep(Duration::from_secs(20)).await;
@@ -263,6 +266,7 @@ impl Script {
 
     fn crash(&self, restart: bool) {
         let Some((name, process)) = self.one() else { return };
+        self.world.trace(|| format!("p{process} is killed"));
         self.sim().kill(process);
         self.world.ledger().crashed(process);
         if restart {

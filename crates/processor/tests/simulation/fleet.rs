@@ -1,6 +1,6 @@
 //! Hosts in the simulation: each a process with a processor and a handler that keeps the ledger.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -108,6 +108,7 @@ pub struct SimHost {
     pub name: String,
     pub process: Process,
     stop: mpsc::Sender<Duration>,
+    is_asked: AtomicBool,
     /// Set when it has joined.
     pub started: watch::Receiver<bool>,
     /// How often it has said that it lives, and that it has read.
@@ -122,7 +123,13 @@ pub struct SimHost {
 impl SimHost {
     /// Asks it to stop.
     pub fn stop(&self, within: Duration) {
+        self.is_asked.store(true, Ordering::Relaxed);
         let _ = self.stop.try_send(within);
+    }
+
+    /// Whether it runs, and was not asked to stop.
+    pub fn stays(&self, sim: &Sim) -> bool {
+        !self.is_asked.load(Ordering::Relaxed) && !self.has_ended(sim)
     }
 
     pub fn has_ended(&self, sim: &Sim) -> bool {
@@ -196,5 +203,6 @@ pub fn start(world: &Arc<World>, process: Process, options: Options, manner: Man
         ended_in.send_replace(Some(report));
     };
     world.sim.spawn(process, Box::pin(work));
-    SimHost { name, process, stop, started, beats, reads, alarms, ended }
+    let is_asked = AtomicBool::new(false);
+    SimHost { name, process, stop, is_asked, started, beats, reads, alarms, ended }
 }

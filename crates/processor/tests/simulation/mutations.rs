@@ -69,6 +69,11 @@ fn beginning_before_the_parent_is_gone_is_found() {
 }
 
 #[test]
+fn beginning_what_was_made_too_late_is_found() {
+    assert!(!splits::ghosts_vanish(Some(Rule::Ghost)));
+}
+
+#[test]
 fn taking_what_was_joined_is_found() {
     check(Rule::Register, Kind::Merges, &[2, 3, 4, 7]);
 }

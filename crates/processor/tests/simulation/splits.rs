@@ -2,6 +2,7 @@
 
 use processor::env::Rule;
 use processor::span::holes;
+use serde_json::{Map, Value, json};
 
 use crate::chaos::{self, Kind};
 use crate::room::{Room, SECOND};
@@ -128,6 +129,97 @@ fn tombstones_give_way_to_children() {
     assert!(closed.count() >= 5, "the parents, and the children that were joined");
     room.until("all done", 120 * SECOND, || room.all_done());
     assert!(tiles(&room));
+    assert_eq!(room.world.ledger().duplicates(), 0);
+    room.check();
+}
+
+/// A document, by its id.
+type Stored = (String, Map<String, Value>);
+
+/// The documents of leases that were made and had not begun, by the token of the parent.
+fn children_of(room: &Room, parent: &str) -> Vec<Stored> {
+    let is_child = |body: &Map<String, Value>| body["properties"]["cfx.parent"] == parent;
+    let data = room.world.data();
+    let leases = data.documents.iter().filter(|(id, _)| id.contains(".."));
+    let children = leases.filter(|(_, (body, _))| is_child(body));
+    children.map(|(id, (body, _))| (id.clone(), body.clone())).collect()
+}
+
+/// One host, whose lease has just been divided into two that have not begun.
+fn just_divided(rule: Option<Rule>) -> (Room, Vec<Stored>) {
+    let mut room = Room::new(1);
+    room.manner.without = rule;
+    room.join("a");
+    room.load(20, 60 * SECOND);
+    room.run(5 * SECOND);
+    room.world.split(0);
+    room.sim.run_until(room.sim.now() + 30 * SECOND, || children_of(&room, "0").len() == 2);
+    let children = children_of(&room, "0");
+    assert_eq!(children.len(), 2);
+    (room, children)
+}
+
+/// A request of a process that is dead is carried out late.
+fn arrives(room: &Room, (id, body): &Stored) {
+    let mut body = body.clone();
+    body.insert("Owner".into(), json!("gone~1.00000001"));
+    let put = room.world.put_late(id, body);
+    assert!(put, "{id} is there already");
+}
+
+/// Whether a child that is made again after it was divided, or joined, goes by itself.
+pub fn ghosts_vanish(rule: Option<Rule>) -> bool {
+    let (mut room, children) = just_divided(rule);
+    room.run(5 * SECOND);
+    // Divided further; then joined, so that one lease has more than the ghost.
+    room.world.split(0);
+    room.run(10 * SECOND);
+    arrives(&room, &children[0]);
+    room.join("b");
+    room.run(60 * SECOND);
+    let mut all_well = tiles(&room);
+    room.world.merge(1);
+    room.run(60 * SECOND);
+    arrives(&room, &children[1]);
+    room.run(60 * SECOND);
+    all_well &= tiles(&room) && room.world.ledger().duplicates() == 0;
+    assert!(room.all_done());
+    all_well
+}
+
+/// A child that a late request has made goes when its keys have others.
+#[test]
+fn late_child_vanishes() {
+    assert!(ghosts_vanish(None));
+}
+
+/// The late child has the name of one that is just being made: it is not taken for it.
+#[test]
+fn late_child_gives_way_to_a_real_one() {
+    let mut room = Room::new(2);
+    room.join("a");
+    room.load(20, 200 * SECOND);
+    room.run(5 * SECOND);
+    // Twice the same: what the merged ranges leave has the same name both times.
+    room.world.merge(0);
+    room.sim.run_until(room.sim.now() + 30 * SECOND, || !children_of(&room, "0").is_empty());
+    let ghost = children_of(&room, "0").remove(0);
+    room.run(60 * SECOND);
+    room.world.split(0);
+    room.until("two leases", 30 * SECOND, || room.leases().len() == 2 && tiles(&room));
+    let parent = room.leases().remove(0).token;
+    room.run(5 * SECOND);
+    room.world.merge(0);
+    let is_listed = || {
+        let parent = room.leases().into_iter().find(|lease| lease.token == parent);
+        parent.is_some_and(|lease| lease.property("cfx.children").is_some())
+    };
+    room.sim.run_until(room.sim.now() + 30 * SECOND, is_listed);
+    assert!(is_listed());
+    arrives(&room, &ghost);
+    room.run(60 * SECOND);
+    assert!(tiles(&room) && room.leases().len() == 1, "{:?}", room.leases());
+    room.until("all done", 200 * SECOND, || room.all_done());
     assert_eq!(room.world.ledger().duplicates(), 0);
     room.check();
 }

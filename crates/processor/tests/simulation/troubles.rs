@@ -228,6 +228,25 @@ fn retention_gone() {
     room.check();
 }
 
+/// The key stops working while a host runs: an alarm, nothing is skipped, and when it works again so
+/// does the host.
+#[test]
+fn a_key_that_stops_working() {
+    let mut room = Room::new(1);
+    room.join("a");
+    room.until("owned", 10 * SECOND, || room.owners().contains_key("a"));
+    let refused = FeedError::Refused { status: 401, message: "the key is not valid".into() };
+    room.world.data().refusals = vec![refused; 2];
+    for key in 0..4 {
+        room.world.write(key, 1);
+    }
+    room.run(20 * SECOND);
+    assert!(room.alarmed("401") && room.world.ledger().begun.is_empty());
+    room.until("all done", 120 * SECOND, || room.all_done());
+    assert_eq!(room.world.ledger().duplicates(), 0);
+    room.check();
+}
+
 /// 87: ten quiet minutes: the host says that it lives and reads, and asks little.
 #[test]
 fn idle_heartbeat() {

@@ -299,6 +299,20 @@ impl World {
         Ok(version.to_string())
     }
 
+    /// A document arrives that was sent long ago. False if there is one of its id.
+    pub fn put_late(&self, id: &str, body: Map<String, Value>) -> bool {
+        let mut data = self.data();
+        if data.documents.contains_key(id) {
+            return false;
+        }
+        data.history.push(id.to_owned());
+        let version = data.history.len() as u64;
+        data.documents.insert(id.to_owned(), (body, version));
+        drop(data);
+        self.stirred.notify_waiters();
+        true
+    }
+
     fn remove(&self, id: &str, etag: &str) -> Result<(), StoreError> {
         let mut data = self.data();
         if data.keeps_all {

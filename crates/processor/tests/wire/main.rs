@@ -8,6 +8,7 @@ mod delivery;
 mod failures;
 mod fleet;
 mod layout;
+mod library;
 mod processes;
 #[expect(dead_code, reason = "the client's tests do more with it")]
 #[path = "../../../client/tests/wire/proxy.rs"]
@@ -16,4 +17,5 @@ mod recipes;
 mod start;
 mod support;
 mod telemetry;
+mod terminal;
 mod wire_facts;

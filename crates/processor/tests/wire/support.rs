@@ -198,7 +198,7 @@ impl Sink {
         }
     }
 
-    fn hear(&self, event: &Event) {
+    pub fn hear(&self, event: &Event) {
         if let Event::Alarm { message, .. } = event {
             self.alarms.send_modify(|alarms| alarms.push(message.clone()));
         }

@@ -39,15 +39,7 @@ pub async fn read(call: &Call<'_>) -> Result<Reply> {
         answer.charge = read_charge(answer.charge, level);
         return Ok(events(call, container, wanted, answer));
     }
-    let mut answer = match wanted.delivery {
-        Delivery::AtOnce | Delivery::Events => {
-            at_once(call, &container, &wanted, session.as_ref()).await?
-        }
-        Delivery::Within(_) => {
-            let answer = wait(call, &container, &wanted, session.as_ref()).await?;
-            answer.map(|page| Written::new(&container, wanted.form, page))
-        }
-    };
+    let mut answer = next(call, &container, &wanted, session.as_ref()).await?;
     answer.charge = read_charge(answer.charge, level);
     let mut reply = answered(&container, answer, one);
     if let Delivery::Within(wait) = wanted.delivery {
@@ -67,8 +59,8 @@ fn one(page: Written) -> Reply {
     reply
 }
 
-/// The next page, and a look at the one behind it.
-async fn at_once(
+/// The next page, at once or when there is one, and a look at the one behind it.
+async fn next(
     call: &Call<'_>,
     container: &Arc<Container>,
     wanted: &ChangesRequest,
@@ -76,14 +68,16 @@ async fn at_once(
 ) -> Result<Answer<Written>> {
     let written = |page| Written::new(container, wanted.form, page);
     if wanted.filter.is_some() {
-        let answer = read_on(container, wanted, wanted.read.clone(), session).await?;
-        return Ok(answer.map(written));
+        return Ok(wait(call, container, wanted, session).await?.map(written));
     }
     let request = ahead::Request { read: &wanted.read, form: wanted.form, session };
-    if let Some(answer) = call.server.ahead.take(call.server, container, &request).await {
+    let waits = matches!(wanted.delivery, Delivery::Within(_));
+    if let Some(answer) = call.server.ahead.take(call.server, container, &request).await
+        && answer.result.as_ref().is_ok_and(|page| page.changes > 0 || !waits)
+    {
         return Ok(answer);
     }
-    let answer = read_on(container, wanted, wanted.read.clone(), session).await?;
+    let answer = wait(call, container, wanted, session).await?;
     if let Ok(page) = &answer.result {
         ahead::read(call.server, container, &request, page);
     }
@@ -111,8 +105,8 @@ async fn read_on(
     Ok(answer)
 }
 
-/// The next page as soon as it has changes. What there was when the time was up, or when the
-/// server is told to stop, if it never has.
+/// The next page; where that may be waited for, as soon as it has changes. What there was when the
+/// time was up, or when the server is told to stop, if it never has.
 async fn wait(
     call: &Call<'_>,
     container: &Container,

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::arguments::Arguments;
 use super::place;
+use super::status::counted;
 
 /// How long a fleet has to let go of its leases.
 const SEEK_PATIENCE: Duration = Duration::from_secs(120);
@@ -17,27 +18,40 @@ pub async fn manage(command: &str, arguments: &Arguments) -> Result<(), String> 
     let fleet = place::builder(arguments, &site).await?.fleet();
     let said = |error: AdminError| error.to_string();
     match command {
-        "pause" => fleet.pause().await.map_err(said)?,
-        "resume" => fleet.resume().await.map_err(said)?,
+        "pause" => {
+            fleet.pause().await.map_err(said)?;
+            println!("paused: no host calls its handler; leases and positions are kept");
+        }
+        "resume" => {
+            fleet.resume().await.map_err(said)?;
+            println!("resumed");
+        }
         "seek" => {
             let start: Start = arguments.need("to")?.parse()?;
             let tokens = arguments.get("lease").map(|token| vec![token.to_owned()]);
             let moved = fleet.seek(&start, tokens, SEEK_PATIENCE).await.map_err(said)?;
-            println!("{moved} leases now begin at: {start}");
+            println!("{} now begin at: {start}", counted(moved, "lease"));
         }
         "reset" => {
             let removed = fleet.reset().await.map_err(said)?;
-            println!("{removed} leases were removed; the next start makes them anew");
+            println!("{} removed; the next start makes them anew", counted(removed, "lease"));
         }
         "deadletter list" => {
-            for (letter, _) in fleet.letters().await.map_err(said)? {
-                let error = letter.error.as_deref().unwrap_or("waits behind another");
+            arguments.need("dead-letters")?;
+            let letters = fleet.letters().await.map_err(said)?;
+            for (letter, _) in &letters {
+                let error = letter.error.as_deref().unwrap_or("waits behind another of its key");
                 println!("{}\t{}\t{}\t{error}", letter.id, letter.key, letter.attempts);
+            }
+            if letters.is_empty() {
+                eprintln!("no dead letters");
             }
         }
         "deadletter redrive" => {
+            arguments.need("dead-letters")?;
             let flagged = fleet.redrive(&arguments.words).await.map_err(said)?;
-            println!("{flagged} letters will be handled again by the hosts that own their ranges");
+            let letters = counted(flagged, "letter");
+            println!("{letters} will be handled again by the hosts that own their ranges");
         }
         "leases export" => {
             let leases = fleet.export().await.map_err(said)?;
@@ -63,6 +77,6 @@ async fn import(arguments: &Arguments, fleet: &processor::Fleet) -> Result<(), S
         println!("{}\t{position}", lease.token);
     }
     let done = if dry { "would be" } else { "were" };
-    println!("{} leases {done} imported", imported.len());
+    println!("{} {done} imported", counted(imported.len(), "lease"));
     Ok(())
 }

@@ -71,11 +71,12 @@ async fn a_page_read_ahead_is_what_reading_it_now_gives() {
     assert_eq!(ids(&third).len(), 199);
     assert_eq!(ids(&third).last().map(String::as_str), Some("251"));
     client.send(next(&etag(&third))).await.is(304);
-    let pages = async |from: &mut Client| {
+    let pages = async |from: &mut Client, waits: bool| {
         let (mut found, mut position) = (Vec::new(), None);
         loop {
             let request =
                 position.as_deref().map_or_else(|| feed(&[("x-ms-max-item-count", "200")]), next);
+            let request = if waits { request.header("prefer", "wait=1") } else { request };
             let page = from.send(request).await;
             if page.status == 304 {
                 return found;
@@ -85,9 +86,11 @@ async fn a_page_read_ahead_is_what_reading_it_now_gives() {
         }
     };
     let mut other = running.connect().await;
-    let (one, another) = (pages(&mut client).await, pages(&mut other).await);
+    let (one, another) = (pages(&mut client, false).await, pages(&mut other, false).await);
     assert_eq!(one.len(), 599);
     assert_eq!(one, another);
+    // Whoever would wait gets what is there as well.
+    assert_eq!(one, pages(&mut other, true).await);
 }
 
 /// The little that a reader wants may lie behind much that it does not.
