@@ -6,7 +6,6 @@
 //! out only if it is what reading it now would give: nothing was acknowledged in the container
 //! since it was begun, and time alone changes nothing in it.
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -23,7 +22,7 @@ use crate::wire::changes::Written;
 /// Pages that may be held, of all readers together: each has 4 MB at most, save that a
 /// transaction is never cut.
 const PAGES_MAX: usize = 8;
-/// Pages that are read ahead of one reader.
+/// Pages that are read ahead of one reader, once it has come for the first.
 const DEPTH: usize = 2;
 /// How long a page is held for the reader who should ask for it.
 const KEPT: Duration = Duration::from_millis(500);
@@ -35,7 +34,7 @@ const REST: u32 = 64;
 /// See the top of this file.
 #[derive(Default)]
 pub struct Ahead {
-    pages: Mutex<VecDeque<Page>>,
+    pages: Mutex<Vec<Page>>,
     begun: AtomicU64,
     resting: AtomicU32,
 }
@@ -76,7 +75,10 @@ struct Asked {
 }
 
 /// How the pages of a reader go on.
+#[derive(Default)]
 struct Next {
+    /// It has come for a page that was read ahead.
+    came: bool,
     /// Pages that may be begun before the reader takes another one.
     room: usize,
     /// Where the next page begins, while there was no room for it.
@@ -117,7 +119,7 @@ impl Ahead {
                     && page.asked.session.as_ref() == request.session
             };
             let at = pages.iter().position(fits)?;
-            pages.remove(at)?
+            pages.swap_remove(at)
         };
         let now = container.changes_mark();
         if now.is_none_or(|now| now != page.mark) {
@@ -130,7 +132,7 @@ impl Ahead {
         (answer.result.is_ok() && container.changes_mark()? == page.mark).then_some(answer)
     }
 
-    fn pages(&self) -> MutexGuard<'_, VecDeque<Page>> {
+    fn pages(&self) -> MutexGuard<'_, Vec<Page>> {
         self.pages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -157,7 +159,7 @@ pub fn read(
         read: request.read.clone(),
         form: request.form,
         session: request.session.cloned(),
-        next: Mutex::new(Next { room: DEPTH - 1, after: None }),
+        next: Mutex::default(),
     });
     begin(server, &asked, page.position.clone());
 }
@@ -171,13 +173,11 @@ fn is_worth_while(page: &ChangesPage) -> bool {
 fn go_on(server: &Arc<Server>, asked: &Arc<Asked>) {
     let after = {
         let mut next = asked.next();
-        match next.after.take() {
-            None => {
-                next.room += 1;
-                return;
-            }
-            Some(after) => after,
-        }
+        next.room += if next.came { 1 } else { DEPTH };
+        next.came = true;
+        let Some(after) = next.after.take() else { return };
+        next.room -= 1;
+        after
     };
     begin(server, asked, after);
 }
@@ -187,14 +187,15 @@ fn begin(server: &Arc<Server>, asked: &Arc<Asked>, after: Position) {
     // Before the read begins: what is acknowledged from here on makes the page void.
     let Some(mark) = asked.container.changes_mark() else { return };
     let ahead = &server.ahead;
+    let mut pages = ahead.pages();
+    // Those of others are not given up for it: they were read in vain then.
+    if pages.len() >= PAGES_MAX {
+        return;
+    }
     let number = ahead.begun.fetch_add(1, Ordering::Relaxed);
     let read = ChangesRead { start: ChangesStart::After(after), ..asked.read.clone() };
     let reading = tokio::spawn(page(server.clone(), asked.clone(), read.clone()));
-    let mut pages = ahead.pages();
-    if pages.len() >= PAGES_MAX {
-        pages.pop_front();
-    }
-    pages.push_back(Page { number, asked: asked.clone(), read, mark, reading });
+    pages.push(Page { number, asked: asked.clone(), read, mark, reading });
     drop(pages);
     let server = server.clone();
     tokio::spawn(async move {
