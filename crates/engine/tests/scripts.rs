@@ -77,6 +77,19 @@ fn increment(host: &mut dyn Host, between: impl FnOnce()) -> model::Result<Strin
     Ok(body["v"].to_string())
 }
 
+/// Writes what a script has read while it runs, and comes back when it has read that the second time.
+async fn disturb(account: &Account, reaches: Receiver<()>, go_on: &SyncSender<()>) {
+    let reaches = Arc::new(Mutex::new(reaches));
+    let wait = || {
+        let reaches = reaches.clone();
+        tokio::task::spawn_blocking(move || reaches.lock().unwrap().recv().unwrap())
+    };
+    wait().await.unwrap();
+    account.put("n", json!({"v": 10})).await;
+    go_on.send(()).unwrap();
+    wait().await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_that_was_disturbed_runs_again_and_keeps_others_out() {
     let runs = Arc::new(AtomicUsize::new(0));
@@ -100,15 +113,7 @@ async fn one_that_was_disturbed_runs_again_and_keeps_others_out() {
         tokio::spawn(
             async move { engine.execute(&procedure(), key("k"), b"[]", false).await.unwrap() },
         );
-    let reaches = Arc::new(Mutex::new(reaches));
-    let wait = || {
-        let reaches = reaches.clone();
-        tokio::task::spawn_blocking(move || reaches.lock().unwrap().recv().unwrap())
-    };
-    wait().await.unwrap();
-    account.put("n", json!({"v": 10})).await;
-    go_on.send(()).unwrap();
-    wait().await.unwrap();
+    disturb(&account, reaches, &go_on).await;
     assert_eq!(runs.load(Ordering::SeqCst), 2);
     // Now the key is held: a writer of it waits, one of another does not.
     let body = json!({"id": "x", "pk": "other"}).to_string();
@@ -167,15 +172,7 @@ async fn one_that_runs_out_of_time_lets_others_in() {
     let engine = account.engine.clone();
     let script =
         tokio::spawn(async move { engine.execute(&procedure(), key("k"), b"[]", false).await });
-    let reaches = Arc::new(Mutex::new(reaches));
-    let wait = || {
-        let reaches = reaches.clone();
-        tokio::task::spawn_blocking(move || reaches.lock().unwrap().recv().unwrap())
-    };
-    wait().await.unwrap();
-    account.put("n", json!({"v": 10})).await;
-    go_on.send(()).unwrap();
-    wait().await.unwrap();
+    disturb(&account, reaches, &go_on).await;
     // It holds its key now.
     let (container, none) = (account.container(), Conditions::default());
     let body = json!({"id": "n", "pk": "k", "v": 100}).to_string();
