@@ -35,6 +35,7 @@ mod runs;
 mod scan;
 mod segment;
 mod spare;
+mod stems;
 mod tree;
 mod trim;
 mod view;

@@ -478,3 +478,87 @@ async fn what_lives_and_dies_in_memory_leaves_nothing() {
     update(&*owner, &mut dice, 3000, &mut lsn).await;
     assert!(figure(&store, "layer_bytes") < 2 * before, "dead rows stay in memory");
 }
+
+/// The key of an index row: what its stem is made of, and an item.
+fn term(value: u64, item: u64) -> Bytes {
+    let mut key = b"i        n".to_vec();
+    key.extend_from_slice(&value.to_be_bytes());
+    key.extend_from_slice(&[item as u8; 5]);
+    key.into()
+}
+
+async fn check_terms(view: &dyn View, model: &Model, values: u64) {
+    for value in 0..values {
+        let (from, to) = (term(value, 0).slice(..18), term(value + 1, 0).slice(..18));
+        let of_value = model.iter().filter(|((_, key), _)| *key >= from && *key < to);
+        let expected: Vec<_> = of_value.map(|((_, key), row)| (key.clone(), row.clone())).collect();
+        // One row at a time, some, and so many that filters are not asked.
+        for most in [1_000, 3, 1] {
+            let (mut found, mut from) = (Vec::new(), Bound::Included(from.clone()));
+            loop {
+                let scan = Scan {
+                    keyspace: Keyspace::Terms,
+                    from,
+                    to: Bound::Excluded(to.clone()),
+                    reverse: false,
+                    rows: most,
+                    bytes: usize::MAX,
+                    keys_only: false,
+                };
+                let chunk = view.scan(scan).await.unwrap();
+                found.extend(chunk.rows);
+                match chunk.resume {
+                    Some(resume) => from = Bound::Excluded(resume),
+                    None => break,
+                }
+            }
+            assert_eq!(found, expected, "value {value}, {most} rows at a time");
+        }
+    }
+}
+
+/// Values are looked up in many tables, some of which have filters and some not, while rows come and
+/// go, layers are flushed and tables are compacted.
+#[tokio::test]
+async fn the_rows_of_a_value_are_found_in_whatever_table_they_are() {
+    const VALUES: u64 = 300;
+    let dir = TempDir::new().unwrap();
+    let small = LocalOptions {
+        layer_bytes: 24 << 10,
+        segment_bytes: 256 << 10,
+        durability: Durability::Os,
+        ..options()
+    };
+    let (mut dice, mut model) = (Dice(11), Model::new());
+    let mut kept: Vec<(Arc<dyn View>, Model)> = Vec::new();
+    for _ in 0..3 {
+        let store = Local::open(dir.path(), small.clone()).unwrap();
+        let owner = self::owner(&store).await;
+        for n in 0..1200 {
+            let mut batch = Vec::new();
+            for _ in 0..4 {
+                // Most values are in few layers.
+                let value = (n / 4 + dice.below(8)) % VALUES;
+                let key = term(value, dice.below(6));
+                match model.remove(&(Keyspace::Terms, key.clone())) {
+                    Some(_) => batch.push(Op::Delete(Keyspace::Terms, key)),
+                    None => {
+                        let row = Bytes::from(n.to_string());
+                        model.insert((Keyspace::Terms, key.clone()), row.clone());
+                        batch.push(Op::Put(Keyspace::Terms, key, row));
+                    }
+                }
+            }
+            write(&*owner, batch).await;
+            if n % 200 == 0 {
+                kept.push((owner.published(), model.clone()));
+            }
+            if n % 400 == 399 {
+                check_terms(&*owner.published(), &model, VALUES).await;
+            }
+        }
+        for (view, then) in kept.drain(..) {
+            check_terms(&*view, &then, VALUES).await;
+        }
+    }
+}

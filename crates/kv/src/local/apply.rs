@@ -25,7 +25,8 @@ use super::format::{
 use super::recent::{Recent, State, Value};
 use super::runs::Gathered;
 use super::segment::{Placed, Segment, SegmentSet};
-use super::tree::{Account, Applied, Pointer, Tree};
+use super::stems::Tables;
+use super::tree::{Account, Applied, Pointer, TableNumbers, Tree};
 use crate::{CommitNo, Epoch, Error, Keyspace, PartitionId, Result};
 
 /// A layer that stands for this much of the journal is full: a reopen has to read that again.
@@ -40,6 +41,19 @@ pub(crate) type Tails = HashMap<(PartitionId, Keyspace), Bytes>;
 pub(crate) struct Base {
     pub snapshot: fjall::Snapshot,
     pub tails: Tails,
+    /// What the snapshot sees of Terms is in these tables.
+    pub terms: Tables,
+    /// Tells the tables of all keyspaces from others.
+    numbers: TableNumbers,
+}
+
+impl Base {
+    /// The tree as it is; only between two flushes.
+    fn of(tree: &Tree, tails: Tails) -> Arc<Self> {
+        // Tables that come after these are noticed, if not at once.
+        let numbers = tree.table_numbers();
+        Arc::new(Self { snapshot: tree.snapshot(), tails, terms: tree.term_tables(), numbers })
+    }
 }
 
 /// What readers see: layers in memory, newest first, and the tree beneath them.
@@ -95,7 +109,7 @@ impl Applier {
         layer_bytes: usize,
     ) -> Self {
         let segments = Arc::new(segments);
-        let base = Arc::new(Base { snapshot: tree.snapshot(), tails: Tails::new() });
+        let base = Base::of(&tree, Tails::new());
         let layers: Arc<[Arc<Recent>]> = Arc::new([Arc::default()]);
         let published = Arc::new(Published {
             commit: CommitNo(applied.map_or(0, |applied| applied.commit)),
@@ -254,9 +268,18 @@ impl Applier {
     /// Readers find the oldest layer in the tree from now on.
     pub(crate) fn flushed(&mut self) {
         let Some(sealed) = self.sealed.pop_front() else { return };
-        self.base = Arc::new(Base { snapshot: self.tree.snapshot(), tails: sealed.tails });
+        self.base = Base::of(&self.tree, sealed.tails);
         self.layers = self.layers[..self.layers.len() - 1].into();
         self.publish();
+    }
+
+    /// Has readers go to the tables that compaction has made, and lets those go that it was made
+    /// from. Only between two flushes.
+    pub(crate) fn follow_compaction(&mut self) {
+        if self.tree.table_numbers() != self.base.numbers {
+            self.base = Base::of(&self.tree, self.base.tails.clone());
+            self.publish();
+        }
     }
 
     /// Flushes what has been applied, while nobody else does anything.

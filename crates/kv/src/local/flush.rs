@@ -6,6 +6,7 @@
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use super::apply::{Applier, Sealed};
 use super::commit::lock;
@@ -14,6 +15,8 @@ use crate::{Keyspace, Result};
 
 /// Layers that may wait to be flushed.
 const WAITING_MAX: usize = 2;
+/// How often it is looked whether compaction has made new tables.
+const COMPACTION_LOOK: Duration = Duration::from_millis(500);
 
 /// See the top of this file.
 pub(crate) struct Flusher {
@@ -80,7 +83,11 @@ impl Flusher {
     }
 
     fn run(&self) {
-        while self.wait() {
+        while let Some(wanted) = self.wait() {
+            if !wanted {
+                self.follow_compaction();
+                continue;
+            }
             loop {
                 match self.flush_next() {
                     Ok(true) => {}
@@ -95,13 +102,18 @@ impl Flusher {
         }
     }
 
-    fn wait(&self) -> bool {
-        let mut call = self.call.lock().unwrap_or_else(PoisonError::into_inner);
-        while !call.wanted && !call.closed {
-            call = self.called.wait(call).unwrap_or_else(PoisonError::into_inner);
-        }
-        call.wanted = false;
-        !call.closed
+    fn follow_compaction(&self) {
+        let _flushing = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
+        lock(&self.applier).follow_compaction();
+    }
+
+    /// Whether a layer is to be flushed, or it is time to look for new tables; none at the end.
+    fn wait(&self) -> Option<bool> {
+        let call = self.call.lock().unwrap_or_else(PoisonError::into_inner);
+        let idle = |call: &mut Call| !call.wanted && !call.closed;
+        let waited = self.called.wait_timeout_while(call, COMPACTION_LOOK, idle);
+        let (mut call, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        (!call.closed).then(|| std::mem::take(&mut call.wanted))
     }
 }
 

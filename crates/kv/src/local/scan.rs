@@ -7,8 +7,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use fjall::Readable;
 
-use super::apply::Published;
+use super::apply::{Base, Published};
 use super::recent::{Recent, State, Value};
+use super::stems::{FEW_ROWS, StemRows};
 use super::tree::{Pointer, Tree, failed};
 use super::view::is_pointed;
 use crate::{Keyspace, Result};
@@ -41,20 +42,27 @@ struct Layer {
 
 /// What the tree holds of the range.
 struct TreeRows {
-    rows: fjall::Iter,
+    rows: Rows,
     keyspace: Keyspace,
     reverse: bool,
     next: Option<(Bytes, Value)>,
 }
 
+/// By which way rows come out of the tree.
+enum Rows {
+    All(fjall::Iter),
+    OfStem(StemRows),
+}
+
 impl Merge {
-    /// `tree` is left out when it cannot hold anything of the range.
+    /// `tree` is left out when it cannot hold anything of the range. About so many rows are
+    /// wanted.
     pub(crate) fn new(
         published: &Published,
         tree: Option<&Tree>,
         keyspace: Keyspace,
         range: Range,
-        reverse: bool,
+        (reverse, wanted): (bool, usize),
     ) -> Result<Self> {
         let layers = published.layers.iter().filter(|layer| !layer.is_empty());
         let layers = layers.map(|recent| Layer {
@@ -71,7 +79,12 @@ impl Merge {
             layer.fill();
         }
         if let Some(tree) = tree {
-            let rows = published.base.snapshot.range(tree.space(keyspace), range);
+            let Base { snapshot, terms, .. } = &*published.base;
+            let few = keyspace == Keyspace::Terms && !reverse && wanted <= FEW_ROWS;
+            let rows = match few.then(|| terms.rows(snapshot, &range)).flatten() {
+                Some(rows) => Rows::OfStem(rows),
+                None => Rows::All(snapshot.range(tree.space(keyspace), range)),
+            };
             let mut rows = TreeRows { rows, keyspace, reverse, next: None };
             rows.step()?;
             merge.tree = Some(rows);
@@ -150,7 +163,11 @@ impl Layer {
 impl TreeRows {
     /// Moves to the next row, and returns the one it leaves.
     fn step(&mut self) -> Result<Option<(Bytes, Value)>> {
-        let row = if self.reverse { self.rows.next_back() } else { self.rows.next() };
+        let row = match &mut self.rows {
+            Rows::OfStem(rows) => return Ok(std::mem::replace(&mut self.next, rows.next()?)),
+            Rows::All(rows) if self.reverse => rows.next_back(),
+            Rows::All(rows) => rows.next(),
+        };
         let next = match row {
             None => None,
             Some(row) => {

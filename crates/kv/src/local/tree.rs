@@ -22,10 +22,11 @@ use fjall::config::{
     BlockSizePolicy, BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry,
     HashRatioPolicy, PinningPolicy,
 };
-use fjall::{Database, KeyspaceCreateOptions, PersistMode};
+use fjall::{AbstractTree as _, Database, KeyspaceCreateOptions, PersistMode};
 
 use super::format::{SegmentId, SegmentKind, u32_at, u64_at};
 use super::recent::{Recent, Value};
+use super::stems::{self, Stems, Tables};
 use crate::{Epoch, Error, Keyspace, PartitionId, Result};
 
 const APPLIED: &[u8] = b"applied";
@@ -100,11 +101,16 @@ pub(crate) struct Account {
     pub live: u64,
 }
 
+/// See [`Tree::table_numbers`].
+pub(crate) type TableNumbers = [u64; Keyspace::ALL.len()];
+
 /// The database and its keyspaces.
 pub(crate) struct Tree {
     db: Database,
     spaces: [fjall::Keyspace; 6],
     internal: fjall::Keyspace,
+    /// Of Terms, where values are looked up.
+    stems: Stems,
 }
 
 impl Tree {
@@ -131,7 +137,7 @@ impl Tree {
             open("terms", runs)?,
         ];
         let internal = open("internal", point_reads)?;
-        Ok(Self { db, spaces, internal })
+        Ok(Self { db, spaces, internal, stems: Stems::new() })
     }
 
     pub(crate) fn space(&self, keyspace: Keyspace) -> &fjall::Keyspace {
@@ -154,15 +160,36 @@ impl Tree {
             return Ok(());
         }
         let space = self.space(keyspace);
+        let mut gathered = (keyspace == Keyspace::Terms).then(|| self.stems.gather());
+        let newest = stems::newest(space);
         let mut taken = space.start_ingestion().map_err(|error| failed(&error))?;
         layer
-            .each(keyspace, |key, value| match value {
-                Value::Put(value) => taken.write(key.clone(), value.clone()),
-                Value::Point(pointer) => taken.write(key.clone(), pointer.encode()),
-                Value::Gone => taken.write_tombstone(key.clone()),
+            .each(keyspace, |key, value| {
+                if let Some(gathered) = &mut gathered {
+                    gathered.add(key);
+                }
+                match value {
+                    Value::Put(value) => taken.write(key.clone(), value.clone()),
+                    Value::Point(pointer) => taken.write(key.clone(), pointer.encode()),
+                    Value::Gone => taken.write_tombstone(key.clone()),
+                }
             })
             .and_then(|()| taken.finish())
-            .map_err(|error| failed(&error))
+            .map_err(|error| failed(&error))?;
+        if let Some(gathered) = gathered {
+            self.stems.know(space, newest, gathered.filter());
+        }
+        Ok(())
+    }
+
+    /// The tables that values are looked up in, as they are now.
+    pub(crate) fn term_tables(&self) -> Tables {
+        self.stems.tables(self.space(Keyspace::Terms))
+    }
+
+    /// What changes with every change of tables.
+    pub(crate) fn table_numbers(&self) -> TableNumbers {
+        std::array::from_fn(|n| self.spaces[n].tree.current_version().id())
     }
 
     /// The row of a key as it was flushed last.

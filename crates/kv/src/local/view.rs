@@ -151,7 +151,7 @@ impl LocalView {
         let bound = |i: usize| Bound::Included(prefixed(self.partition, &keys[order[i]]));
         let range = (bound(0), bound(order.len() - 1));
         let tree = (!self.is_above_tree(keyspace, &range.0)).then_some(&*self.tree);
-        let mut merge = Merge::new(&self.published, tree, keyspace, range, false)?;
+        let mut merge = Merge::new(&self.published, tree, keyspace, range, (false, usize::MAX))?;
         let (mut known, mut passed) = (0, 0);
         while let Some((key, value)) = merge.next()? {
             let key = &key[PARTITION_BYTES..];
@@ -182,7 +182,8 @@ impl LocalView {
             return Ok((chunk, Vec::new()));
         }
         let tree = (!self.is_above_tree(scan.keyspace, &range.0)).then_some(&*self.tree);
-        let mut merge = Merge::new(&self.published, tree, scan.keyspace, range, scan.reverse)?;
+        let manner = (scan.reverse, scan.rows);
+        let mut merge = Merge::new(&self.published, tree, scan.keyspace, range, manner)?;
         let mut pointers = Vec::new();
         let (mut bytes, mut seen) = (0, 0);
         while let Some((mut key, value)) = merge.next()? {
