@@ -203,7 +203,7 @@ pub struct QueryPage {
 }
 
 /// What a page of a query's answer took.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default)]
 pub struct QueryMetrics {
     /// Documents read.
     pub documents: u64,
@@ -215,10 +215,20 @@ pub struct QueryMetrics {
     pub kept: u64,
     /// Bytes of the rows.
     pub output_bytes: u64,
+    /// What tells how, to those who ask.
+    pub(crate) took: query::Metrics,
+}
+
+impl QueryMetrics {
     /// What was read, for people.
-    pub plan: String,
+    pub fn plan(&self) -> String {
+        self.took.plan()
+    }
+
     /// The indexes that were read.
-    pub indexes: Vec<UsedIndex>,
+    pub fn indexes(&self) -> Vec<UsedIndex> {
+        crate::select::used_indexes(&self.took)
+    }
 }
 
 /// An index that a query has read.

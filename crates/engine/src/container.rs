@@ -17,7 +17,9 @@ use crate::catalog::Growth;
 use crate::commit::{Draft, Place};
 use crate::partition::Partition;
 use crate::rate::Rate;
+use crate::select::settings_of;
 use crate::signal::Signal;
+use crate::texts::Texts;
 use crate::turns::Turns;
 
 /// A container and its partitions.
@@ -29,6 +31,10 @@ pub struct Container {
     pub(crate) self_link: String,
     resource: ArcSwap<Resource>,
     definition: ArcSwap<ContainerDefinition>,
+    /// What queries may know of the definition.
+    pub(crate) settings: ArcSwap<query::world::Settings>,
+    /// Texts of queries that have been read.
+    pub(crate) texts: Texts,
     /// From the lowest span to the highest, without gap or overlap.
     partitions: ArcSwap<Vec<Arc<Partition>>>,
     /// Set when throughput is enforced; shared by the containers of a database that shares it.
@@ -73,7 +79,9 @@ impl Container {
             link,
             self_link: resource.self_link.clone(),
             resource: ArcSwap::new(resource),
+            settings: ArcSwap::from_pointee(settings_of(&definition)),
             definition: ArcSwap::from_pointee(definition),
+            texts: Texts::default(),
             partitions: ArcSwap::from_pointee(partitions),
             rate,
             env,
@@ -189,6 +197,7 @@ impl Container {
         for partition in self.partitions().iter() {
             partition.writer().follow(&definition);
         }
+        self.settings.store(Arc::new(settings_of(&definition)));
         self.definition.store(Arc::new(definition));
         self.resource.store(resource);
     }

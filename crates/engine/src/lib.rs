@@ -43,6 +43,7 @@ mod remove;
 mod select;
 mod signal;
 mod source;
+mod texts;
 mod transaction;
 mod transfer;
 mod turns;

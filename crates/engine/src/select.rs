@@ -3,12 +3,13 @@
 use std::ops::Bound;
 
 use bytes::Bytes;
+use model::policy::ContainerDefinition;
 use model::token::{Continuation, Session};
 use model::{Result, charge, epk, limits};
 use query::source::{Composite, IndexPath, Scan};
 use query::world::{Settings, VectorSetting, World};
 use query::{Statement, Want};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::api::{Answer, Page, Query, QueryMetrics, QueryPage, Scope, UsedIndex};
 use crate::functions::Around;
@@ -54,7 +55,7 @@ impl Container {
         session: Option<&Session>,
     ) -> Result<QueryPage> {
         let began_ms = self.env.now_ms();
-        let statement = Statement::new(query.text, query.parameters, &self.query_settings())?;
+        let statement = self.statement(query.text, query.parameters)?;
         let resume = match &page.continuation {
             Some(text) => {
                 let scope = self.query_scope(query);
@@ -80,7 +81,7 @@ impl Container {
     /// Which indexes would have served a query that the policy has not, named as those that were
     /// read are.
     pub async fn query_advice(&self, query: &Query<'_>) -> Result<Vec<String>> {
-        let statement = Statement::new(query.text, query.parameters, &self.query_settings())?;
+        let statement = self.statement(query.text, query.parameters)?;
         let ranges = statement.key_ranges(&self.definition().partition_key);
         let snapshot = Snapshot::take(self, query.scope, &ranges, None).await?;
         let advice = statement.advice(&snapshot);
@@ -97,7 +98,7 @@ impl Container {
         features: &str,
     ) -> Result<Value> {
         self.check_alive()?;
-        let statement = Statement::new(text, parameters, &self.query_settings())?;
+        let statement = self.statement(text, parameters)?;
         let plan = statement.fan_out(&self.definition().partition_key)?;
         plan.check_client(features)?;
         Ok(plan.to_json())
@@ -117,27 +118,35 @@ impl Container {
         epk::digest64(text.as_bytes())
     }
 
-    /// What queries may know of the container's policies.
-    pub(crate) fn query_settings(&self) -> Settings {
-        settings_of(self.definition().to_json())
+    /// A query that is ready to run.
+    pub(crate) fn statement(
+        &self,
+        text: &str,
+        parameters: &[(String, Value)],
+    ) -> Result<Statement> {
+        Statement::of(self.texts.read(text)?, parameters, &self.settings.load())
     }
 }
 
-fn metrics(took: query::Metrics) -> QueryMetrics {
+/// The indexes that a page has read, as policies name their paths.
+pub(crate) fn used_indexes(took: &query::Metrics) -> Vec<UsedIndex> {
     let used = |scan: &Scan| UsedIndex { name: index_name(scan), is_narrow: is_narrow(scan) };
-    let mut indexes: Vec<UsedIndex> = took.used.iter().map(used).collect();
+    let mut indexes: Vec<UsedIndex> = took.used().iter().map(used).collect();
     // Of several ways through one index the narrow one counts.
     indexes.sort_unstable_by(|a, b| b.cmp(a));
     indexes.dedup_by(|one, kept| one.name == kept.name);
     indexes.reverse();
+    indexes
+}
+
+fn metrics(took: query::Metrics) -> QueryMetrics {
     QueryMetrics {
         documents: took.documents,
         document_bytes: took.document_bytes,
         entries: took.entries,
         kept: took.kept,
         output_bytes: took.output_bytes,
-        plan: took.plan,
-        indexes,
+        took,
     }
 }
 
@@ -171,7 +180,9 @@ fn composite_name(columns: &Composite) -> String {
     columns.iter().map(column).collect::<Vec<_>>().join(", ")
 }
 
-fn settings_of(definition: &Map<String, Value>) -> Settings {
+/// What queries may know of a container's policies.
+pub(crate) fn settings_of(definition: &ContainerDefinition) -> Settings {
+    let definition = definition.to_json();
     let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
     let list = |policy: &str, key: &str| {
         let list = definition.get(policy).and_then(|policy| policy.get(key));

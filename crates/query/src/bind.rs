@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 
 use model::Result;
+use serde_json::Value as Tree;
 
 use crate::ast::{Count, CountKind, Query, Span};
 use crate::bound::{Block, Fields, ITEM, Node};
@@ -22,8 +23,31 @@ mod query;
 pub(crate) use order::{Component, Order, Rank, Score};
 pub(crate) use query::{aggregate_in, aggregate_of, has_aggregate, names_of};
 
-/// Parameters by name, the `@` included.
-pub(crate) type Parameters = HashMap<String, Value<'static>>;
+/// Parameters by name, the `@` included. Of equal names the last one counts.
+pub(crate) struct Parameters<'p> {
+    all: &'p [(String, Tree)],
+    /// Where they are, if there are many.
+    places: HashMap<&'p str, usize>,
+}
+
+/// Up to here comparing all names is quicker than a map.
+const FEW_PARAMETERS: usize = 12;
+
+impl<'p> Parameters<'p> {
+    pub(crate) fn new(all: &'p [(String, Tree)]) -> Self {
+        let named = all.iter().enumerate().map(|(place, (name, _))| (name.as_str(), place));
+        let places = if all.len() > FEW_PARAMETERS { named.collect() } else { HashMap::default() };
+        Self { all, places }
+    }
+
+    fn get(&self, name: &str) -> Option<Value<'static>> {
+        let place = match self.all.len() > FEW_PARAMETERS {
+            true => *self.places.get(name)?,
+            false => self.all.iter().rposition(|(known, _)| known == name)?,
+        };
+        Some(Value::from_tree(&self.all[place].1))
+    }
+}
 
 /// A bound query.
 pub(crate) struct Bound {
@@ -52,7 +76,11 @@ impl Bound {
 }
 
 /// Binds a query.
-pub(crate) fn bind(query: &Query, parameters: &Parameters, settings: &Settings) -> Result<Bound> {
+pub(crate) fn bind(
+    query: &Query,
+    parameters: &Parameters<'_>,
+    settings: &Settings,
+) -> Result<Bound> {
     let mut binder = Binder {
         parameters,
         settings,
@@ -80,7 +108,7 @@ pub(crate) fn bind(query: &Query, parameters: &Parameters, settings: &Settings) 
 }
 
 struct Binder<'b> {
-    parameters: &'b Parameters,
+    parameters: &'b Parameters<'b>,
     settings: &'b Settings,
     /// Those in sight, innermost last.
     aliases: Vec<Alias>,
@@ -124,7 +152,7 @@ impl Binder<'_> {
 
     fn parameter(&mut self, name: &str, span: Span) -> Value<'static> {
         match self.parameters.get(name) {
-            Some(value) => value.clone(),
+            Some(value) => value,
             None => {
                 let message = format!("The parameter '{name}' has no value: send one.");
                 self.problem("SC2007", message, span);

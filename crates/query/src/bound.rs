@@ -16,6 +16,7 @@ use crate::value::Value;
 #[derive(Debug, Default)]
 pub(crate) struct Fields {
     names: Vec<String>,
+    /// Where they are, once they are more than a few.
     places: HashMap<String, usize>,
 }
 
@@ -25,12 +26,21 @@ const FEW: usize = 12;
 impl Fields {
     /// The place of a name, which is added where it is new.
     pub(crate) fn place(&mut self, name: &str) -> usize {
-        if let Some(place) = self.places.get(name) {
-            return *place;
+        let known = match self.names.len() <= FEW {
+            true => self.names.iter().position(|known| known == name),
+            false => self.places.get(name).copied(),
+        };
+        if let Some(place) = known {
+            return place;
         }
         self.names.push(name.to_owned());
-        self.places.insert(name.to_owned(), self.names.len() - 1);
-        self.names.len() - 1
+        let place = self.names.len() - 1;
+        // The map begins with all that were there before it.
+        let from = if place < FEW { self.names.len() } else { self.places.len() };
+        for (place, name) in self.names.iter().enumerate().skip(from) {
+            self.places.insert(name.clone(), place);
+        }
+        place
     }
 
     /// The place of a name as it is spelled in JSON text.

@@ -1,7 +1,7 @@
 //! From a bound query to what is read, in which order, and what remains to be checked.
 //!
 //! The filter is evaluated on what was read, so a plan may find too much but never too little; only
-//! where a scan is all that the filter says ([`Scan::is_filtered`]) it is left out. Which indexes are used is decided by what the source says about their sizes.
+//! where a scan is all that the filter says ([`Plan::is_filtered`]) it is left out. Which indexes are used is decided by what the source says about their sizes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -70,6 +70,8 @@ pub(crate) struct Plan {
     pub extremes: Option<Vec<Scan>>,
     /// The scan whose entries, counted by value, are the groups asked for.
     pub groups: Option<Scan>,
+    /// What the filter says of single properties.
+    conditions: Conditions,
 }
 
 impl Plan {
@@ -103,7 +105,7 @@ impl Plan {
         let count = count(statement, source, &conditions);
         let extremes = extremes(statement, source, &conditions);
         let groups = groups(statement, source, &conditions).await?;
-        Ok(Self { access, tests, order, nearest, words, count, extremes, groups })
+        Ok(Self { access, tests, order, nearest, words, count, extremes, groups, conditions })
     }
 }
 
@@ -269,20 +271,20 @@ impl Scan {
             Self::Spatial { .. } => false,
         }
     }
+}
 
-    /// Whether everything that it finds passes the filter, which need not be asked then.
-    pub(crate) fn is_filtered(&self, statement: &Statement) -> bool {
+impl Plan {
+    /// Whether everything that a scan finds passes the filter, which need not be asked then.
+    pub(crate) fn is_filtered(&self, scan: &Scan, statement: &Statement) -> bool {
         let block = &statement.bound.block;
         if block.filter.is_none() {
             return true;
         }
-        let Self::Range { path, range, .. } = self else { return false };
-        let conditions = Conditions::of(statement);
-        block.from.is_empty() && conditions.only(path) && conditions.of_path(path) == Some(range)
+        let Scan::Range { path, range, .. } = scan else { return false };
+        let asked = self.conditions.of_path(path);
+        block.from.is_empty() && self.conditions.only(path) && asked == Some(range)
     }
-}
 
-impl Plan {
     /// The scans that are read.
     pub(crate) fn used(&self) -> Vec<Scan> {
         if let Some(scan) = self.count.as_ref().or(self.groups.as_ref()) {

@@ -3,6 +3,8 @@
 //! Nothing is kept between pages. A place says where the last row stood, so pages put together are
 //! the rows that one large page would have had, and no page holds more than it gives.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use model::Result;
 
@@ -51,7 +53,7 @@ pub struct Page {
 }
 
 /// What a page took.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default)]
 pub struct Metrics {
     /// Documents read.
     pub documents: u64,
@@ -63,10 +65,22 @@ pub struct Metrics {
     pub kept: u64,
     /// Bytes of the rows given.
     pub output_bytes: u64,
+    /// What was read, and in other words where that was not what was planned.
+    plan: Option<Arc<Plan>>,
+    instead: Option<String>,
+}
+
+impl Metrics {
     /// What was read, for people.
-    pub plan: String,
+    pub fn plan(&self) -> String {
+        let planned = || self.plan.as_ref().map(ToString::to_string).unwrap_or_default();
+        self.instead.clone().unwrap_or_else(planned)
+    }
+
     /// The indexes that were read.
-    pub used: Vec<Scan>,
+    pub fn used(&self) -> Vec<Scan> {
+        self.plan.as_ref().map(|plan| plan.used()).unwrap_or_default()
+    }
 }
 
 impl Statement {
@@ -115,12 +129,11 @@ impl Statement {
         if !self.bound.reads {
             return self.without_source(&context, sheet, place);
         }
-        let plan = Plan::of(self, source, &place).await?;
+        let plan = Arc::new(Plan::of(self, source, &place).await?);
         let mut run = Run { statement: self, source, context: &context, plan };
         run.ask_vectors(&mut sheet.metrics).await?;
         run.ask_words(&mut sheet).await?;
-        sheet.metrics.plan = run.plan.to_string();
-        sheet.metrics.used = run.plan.used();
+        sheet.metrics.plan = Some(run.plan.clone());
         if run.bound().order.rank.is_some() {
             run.ranked(sheet, place).await
         } else if run.bound().block.grouping.is_some() {
@@ -190,7 +203,7 @@ pub(crate) struct Run<'r, S> {
     pub statement: &'r Statement,
     pub source: &'r S,
     pub context: &'r Context<'r>,
-    pub plan: Plan,
+    pub plan: Arc<Plan>,
 }
 
 impl<'r, S: Source> Run<'r, S> {
@@ -216,7 +229,7 @@ impl<'r, S: Source> Run<'r, S> {
     /// Whether everything that is read passes the filter.
     fn is_filtered(&self, access: &Access) -> bool {
         match access {
-            Access::Stream(scan) => scan.is_filtered(self.statement),
+            Access::Stream(scan) => self.plan.is_filtered(scan, self.statement),
             _ => self.block().filter.is_none(),
         }
     }

@@ -1,5 +1,7 @@
 //! A query that is ready to run.
 
+use std::sync::Arc;
+
 use model::Result;
 use serde_json::Value as Tree;
 
@@ -8,14 +10,13 @@ use crate::bind::{Bound, Parameters, bind, has_aggregate};
 use crate::error::too_much;
 use crate::limits;
 use crate::parse::parse;
-use crate::value::Value;
 use crate::world::Settings;
 
 /// A query that is ready to run, over and over, from any place.
 pub struct Statement {
-    pub(crate) query: Query,
+    pub(crate) query: Arc<Query>,
     pub(crate) bound: Bound,
-    pub(crate) settings: Settings,
+    pub(crate) settings: Arc<Settings>,
     /// What it is made of, where it is about the rows of another query over all items.
     pub(crate) derived: Option<Box<Derived>>,
 }
@@ -30,15 +31,16 @@ pub(crate) struct Derived {
 impl Statement {
     /// Reads and binds a query. Names of parameters include the `@`, as on the wire.
     pub fn new(text: &str, parameters: &[(String, Tree)], settings: &Settings) -> Result<Self> {
-        Self::of(parse(text)?, parameters, settings)
+        Self::of(Arc::new(parse(text)?), parameters, &Arc::new(settings.clone()))
     }
 
     /// Binds a query that has been read.
-    pub fn of(query: Query, parameters: &[(String, Tree)], settings: &Settings) -> Result<Self> {
-        let values: Parameters = parameters
-            .iter()
-            .map(|(name, value)| (name.clone(), Value::from_tree(value)))
-            .collect();
+    pub fn of(
+        query: Arc<Query>,
+        parameters: &[(String, Tree)],
+        settings: &Arc<Settings>,
+    ) -> Result<Self> {
+        let values = Parameters::new(parameters);
         // Whatever is wrong is said of the query as it stands.
         let bound = bind(&query, &values, settings)?;
         if first_subquery(&query).is_some_and(|inner| depth(inner) > limits::WHOLE_SUBQUERIES) {
@@ -46,9 +48,9 @@ impl Statement {
         }
         let derived = match whole_subquery(&query) {
             Some((inner, outer)) => {
-                let inner = Self::of(inner, parameters, settings)?;
-                let stored_only = Settings { computed: Vec::new(), ..settings.clone() };
-                let outer = Self::of(outer, parameters, &stored_only)?;
+                let inner = Self::of(Arc::new(inner), parameters, settings)?;
+                let stored_only = Settings { computed: Vec::new(), ..Settings::clone(settings) };
+                let outer = Self::of(Arc::new(outer), parameters, &Arc::new(stored_only))?;
                 Some(Box::new(Derived { inner, outer }))
             }
             None => None,

@@ -14,7 +14,7 @@ use model::epk::{Epk, EpkRange};
 use model::partition_key::PartitionKey;
 use model::throughput::Throughput;
 use model::token::{Match, Session};
-use model::{Error, Fault, Result, limits};
+use model::{Error, Fault, Result, json, limits};
 use serde_json::Value;
 
 use crate::consistency::Consistency;
@@ -255,27 +255,36 @@ pub struct QueryBody {
 impl QueryBody {
     /// Reads `{"query": …, "parameters": [{"name": …, "value": …}]}`.
     pub fn parse(body: &Bytes) -> Result<Self> {
-        let mut body = model::json::object(body)?;
-        let Some(Value::String(text)) = body.remove("query") else {
+        let body = json::Document::parse(body)?;
+        let Some(text) = body.get("query").and_then(json::unescape) else {
             return Err(Error::bad_request("the body of a query needs the text 'query'"));
         };
-        let parameters = match body.remove("parameters") {
-            None | Some(Value::Null) => Vec::new(),
-            Some(Value::Array(list)) => list.into_iter().map(parameter).collect::<Result<_>>()?,
-            Some(_) => return Err(Error::bad_request("'parameters' of a query must be an array")),
+        let list = body.get("parameters").unwrap_or(b"null");
+        let parameters = match json::kind(list) {
+            json::Kind::Null => Vec::new(),
+            json::Kind::Array => json::elements(list).map(parameter).collect::<Result<_>>()?,
+            _ => return Err(Error::bad_request("'parameters' of a query must be an array")),
         };
-        Ok(Self { text, parameters })
+        Ok(Self { text: text.into_owned(), parameters })
     }
 }
 
-fn parameter(entry: Value) -> Result<(String, Value)> {
-    if let Value::Object(mut entry) = entry
-        && let Some(Value::String(name)) = entry.remove("name")
-        && let Some(value) = entry.remove("value")
-    {
-        return Ok((name, value));
+fn parameter(entry: &[u8]) -> Result<(String, Value)> {
+    let (mut name, mut value) = (None, None);
+    for (key, raw) in json::raw_members(entry) {
+        if json::key_is(key, "name") {
+            name = json::unescape(raw);
+        } else if json::key_is(key, "value") {
+            value = Some(raw);
+        }
     }
-    Err(Error::bad_request("each query parameter needs a text 'name' and a 'value'"))
+    let (Some(name), Some(value)) = (name, value) else {
+        let what = "each query parameter needs a text 'name' and a 'value'";
+        return Err(Error::bad_request(what));
+    };
+    let value = serde_json::from_slice(value)
+        .map_err(|error| Error::bad_request(format!("the body is not valid JSON: {error}")))?;
+    Ok((name.into_owned(), value))
 }
 
 #[cfg(test)]

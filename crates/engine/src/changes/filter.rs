@@ -39,7 +39,7 @@ impl Container {
         parameters: &[(String, Value)],
         functions: Option<QueryFunctions>,
     ) -> Result<ChangesFilter> {
-        let statement = Statement::new(text, parameters, &self.query_settings())?;
+        let statement = self.statement(text, parameters)?;
         if !statement.is_item_wise() {
             return Err(Error::bad_request(
                 "a filter of changes looks at one item at a time: it may have FROM, WHERE and a \

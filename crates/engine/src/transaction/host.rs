@@ -4,7 +4,6 @@ use bytes::Bytes;
 use model::rid::ItemRid;
 use model::token::{Etag, Match};
 use model::{Error, Result, charge};
-use query::Statement;
 use script::{Host, Item, Page, PageRequest, Query, WriteOptions};
 
 use super::Transaction;
@@ -48,7 +47,7 @@ impl Host for Transaction {
 
     fn query(&mut self, query: &Query, page: &PageRequest) -> Result<Page> {
         let parameters = super::pages::parameters(query.parameters.as_deref())?;
-        let statement = Statement::new(&query.text, &parameters, &self.container.query_settings())?;
+        let statement = self.container.statement(&query.text, &parameters)?;
         let functions = self.functions.as_ref().and_then(|all| all.named_in(&query.text));
         self.answer(&statement, functions.as_ref(), page)
     }

@@ -107,9 +107,12 @@ impl Stems {
 
 type TableRows = Box<dyn Iterator<Item = Result<TableRow>> + Send>;
 
+/// Opens the tables that may have rows of a range and its stem, as a sequence number sees them.
+type Open = dyn Fn(&Range, &[u8], u64) -> Vec<Peekable<TableRows>> + Send + Sync;
+
 /// The tables of a keyspace at some time. Fjall's type for them has no name outside.
 pub(crate) struct Tables {
-    open: Box<dyn Fn(&Range, &[u8], u64) -> Vec<Peekable<TableRows>> + Send + Sync>,
+    open: Box<Open>,
 }
 
 impl Tables {
@@ -197,7 +200,7 @@ impl Filter {
 
     /// By the upper half of the hash; the bits within it come from all of it.
     fn block(&self, hash: u64) -> usize {
-        ((hash >> 32) * self.blocks.len() as u64 >> 32) as usize
+        (((hash >> 32) * self.blocks.len() as u64) >> 32) as usize
     }
 }
 

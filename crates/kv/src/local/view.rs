@@ -104,6 +104,9 @@ impl LocalView {
     }
 
     async fn values(&self, keyspace: Keyspace, keys: &[Bytes]) -> Result<Vec<Option<Bytes>>> {
+        if let [key] = keys {
+            return Ok(vec![self.value(keyspace, key)?]);
+        }
         let mut values = Vec::with_capacity(keys.len());
         let (mut pointers, mut places) = (Vec::new(), Vec::new());
         for (i, row) in self.rows(keyspace, keys)?.into_iter().enumerate() {

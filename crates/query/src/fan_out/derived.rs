@@ -114,7 +114,7 @@ fn counted(statement: &Statement, inner: &Query) -> Option<Info> {
         None if is_distinct(inner) => inner.to_string(),
         None => counted_groups(inner)?,
         Some(_) if is_distinct(inner) => {
-            let mut kept = query.clone();
+            let mut kept = Query::clone(query);
             (kept.top, kept.offset_limit) = (None, None);
             let rows = ExprKind::Name(rows.as_ref()?.text.clone());
             kept.output = Output::Value(Box::new(Expr::new(rows, query.span)));

@@ -18,7 +18,7 @@ pub(super) struct Rewrite {
 
 impl Rewrite {
     pub(super) fn of(statement: &Statement) -> Self {
-        let mut query = statement.query.clone();
+        let mut query = Query::clone(&statement.query);
         // Parameters of counts are known here and need not travel.
         if let (Some(top), Some(value)) = (&mut query.top, statement.bound.top) {
             top.kind = CountKind::Literal(value);

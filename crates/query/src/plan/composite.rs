@@ -17,8 +17,8 @@ use crate::statement::Statement;
 use crate::value::Value;
 
 /// What all rows that pass a filter have in common: properties, and the values they may have.
-#[derive(Debug)]
-pub(super) struct Conditions {
+#[derive(Debug, Clone)]
+pub(crate) struct Conditions {
     ranges: Vec<(IndexPath, KeyRange)>,
     /// Whether whatever has these values passes the filter.
     exact: bool,

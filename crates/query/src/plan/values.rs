@@ -53,7 +53,8 @@ pub(super) fn of(statement: &Statement) -> Vec<Tests> {
         None => &[],
     };
     for part in parts {
-        let (Some(test), Some(path)) = (test_of(part), path_of(&reader, part)) else { continue };
+        let Some(test) = test_of(part) else { continue };
+        let Some(path) = path_of(&reader, part) else { continue };
         match all.iter_mut().find(|(known, _)| *known == path) {
             Some((_, tests)) => tests.push(test),
             None => all.push((path, vec![test])),

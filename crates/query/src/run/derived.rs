@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::ops::Bound;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use model::Result;
@@ -70,10 +71,9 @@ impl Statement {
             budget: &budget,
             fields: &self.bound.fields,
         };
-        let plan = Plan::of(self, source, &Place::Start).await?;
+        let plan = Arc::new(Plan::of(self, source, &Place::Start).await?);
         let mut sheet = Sheet::new(self, want, None);
-        sheet.metrics.plan = plan.to_string();
-        sheet.metrics.used = plan.used();
+        sheet.metrics.plan = Some(plan.clone());
         let run = Run { statement: self, source, context: &context, plan };
         run.different_rows(sheet).await
     }

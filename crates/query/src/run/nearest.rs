@@ -1,5 +1,7 @@
 //! The nearest items by a vector index: more and more of them, until enough pass the filter.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use model::Result;
 
@@ -31,7 +33,7 @@ impl<S: Source> Run<'_, S> {
             if passed.len() >= nearest.count {
                 passed.sort_unstable();
                 passed.dedup();
-                self.plan.access = Access::Items(passed.into());
+                Arc::make_mut(&mut self.plan).access = Access::Items(passed.into());
                 return Ok(());
             }
             if looked_at < ask || ask >= NEIGHBOURS {

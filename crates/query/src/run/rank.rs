@@ -63,7 +63,8 @@ impl<S: Source> Run<'_, S> {
         if let ([Some(postings)], false) = (&known[..], rank.fused) {
             let wanted = usize::try_from(given).unwrap_or(usize::MAX).saturating_add(sheet.room());
             if let Some(rows) = self.best_rows(postings, wanted, &mut sheet).await? {
-                sheet.metrics.plan = format!("best of the words of {}", terms[0].join(", "));
+                sheet.metrics.instead =
+                    Some(format!("best of the words of {}", terms[0].join(", ")));
                 return give(sheet, rows.into_iter(), given, true);
             }
         }

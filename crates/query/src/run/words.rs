@@ -2,6 +2,7 @@
 //! postings of a full-text index, until enough of them pass the filter.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use model::Result;
@@ -39,7 +40,7 @@ impl<S: Source> Run<'_, S> {
             looked_at = end;
         }
         passed.sort_unstable();
-        self.plan.access = Access::Items(passed.into());
+        Arc::make_mut(&mut self.plan).access = Access::Items(passed.into());
         Ok(())
     }
 }

@@ -39,8 +39,8 @@ pub fn metrics(page: &QueryPage) -> String {
 pub fn explained(page: &QueryPage) -> Value {
     let metrics = &page.metrics;
     json!({
-        "plan": metrics.plan,
-        "indexes": metrics.indexes.iter().map(|index| &index.name).collect::<Vec<_>>(),
+        "plan": metrics.plan(),
+        "indexes": metrics.indexes().into_iter().map(|index| index.name).collect::<Vec<_>>(),
         "entries": metrics.entries,
         "documents": metrics.documents,
         "rows": page.rows.len(),
@@ -56,7 +56,8 @@ pub fn indexes(page: &QueryPage, lacking: &[String], form: IndexForm) -> String 
     let metrics = &page.metrics;
     // Nothing was read in vain.
     let precise = metrics.kept >= metrics.documents;
-    let used = metrics.indexes.iter().map(|index| {
+    let indexes = metrics.indexes();
+    let used = indexes.iter().map(|index| {
         let score = if index.is_narrow { "High" } else { "Low" };
         Entity { name: &index.name, score, precise }
     });
