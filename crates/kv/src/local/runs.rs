@@ -79,19 +79,30 @@ impl Run {
 
     /// The versions whose keys lie in a range, by their numbers.
     fn within(&self, (from, to): (Bound<&[u8]>, Bound<&[u8]>)) -> (usize, usize) {
-        let below = |bound: &[u8]| self.versions.partition_point(|v| self.key(v) < bound);
-        let up_to = |bound: &[u8]| self.versions.partition_point(|v| self.key(v) <= bound);
         let first = match from {
-            Bound::Included(key) => below(key),
-            Bound::Excluded(key) => up_to(key),
+            Bound::Included(bound) => self.versions.partition_point(|v| self.key(v) < bound),
+            Bound::Excluded(bound) => self.versions.partition_point(|v| self.key(v) <= bound),
             Bound::Unbounded => 0,
         };
         let end = match to {
-            Bound::Included(key) => up_to(key),
-            Bound::Excluded(key) => below(key),
+            Bound::Included(bound) => self.run_from(first, |key| key <= bound),
+            Bound::Excluded(bound) => self.run_from(first, |key| key < bound),
             Bound::Unbounded => self.versions.len(),
         };
-        (first, end.max(first))
+        (first, end)
+    }
+
+    /// Where those end that are within, from a version on. Few are asked for most of the time, so
+    /// it is looked for nearby, and further and further away.
+    fn run_from(&self, first: usize, within: impl Fn(&[u8]) -> bool) -> usize {
+        let holds = |version: &Version| within(self.key(version));
+        let (mut known, mut step) = (first, 1);
+        while self.versions.get(known + step - 1).is_some_and(holds) {
+            known += step;
+            step *= 2;
+        }
+        let end = (known + step - 1).min(self.versions.len());
+        known + self.versions[known..end].partition_point(holds)
     }
 }
 
