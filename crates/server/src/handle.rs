@@ -81,7 +81,7 @@ pub async fn handle(call: &Call<'_>) -> Result<Reply> {
         Operation::SplitRange => Box::pin(layout::split(call)).await,
         Operation::MergeRanges => Box::pin(layout::merge(call)).await,
         Operation::ReadLag => Box::pin(changes::lag(call)).await,
-        Operation::QueryItems => feed::query(call).await,
+        Operation::QueryItems => Box::pin(feed::query(call)).await,
         Operation::QueryPlan => feed::plan(call),
         Operation::ListConflicts => feed::conflicts(call),
         Operation::MissingConflict => Err(Error::new(Fault::NotFound, "there is no such conflict")),
