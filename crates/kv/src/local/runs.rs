@@ -16,17 +16,23 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 use std::ops::Bound;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
 use super::recent::{State, Value};
+use super::stems::{self, Filter};
 use crate::PartitionId;
 
 /// Runs of one size that are merged into one of the next.
 const RUNS_OF_A_SIZE: usize = 4;
 /// Runs with more rows stay as they are: whoever merges them holds up commits.
 const MERGED_ROWS_MAX: usize = 64 << 10;
+/// Runs with fewer rows are looked through as quickly as asked.
+const FILTERED_ROWS: usize = 256;
+/// Rows that are hashed in the time that one lookup takes.
+const ROWS_PER_LOOKUP: usize = 16;
 /// Where the partition ends in a key.
 const PARTITION_BYTES: usize = 8;
 
@@ -48,9 +54,35 @@ const VERSION_BYTES: usize = size_of::<Version>();
 pub(crate) struct Run {
     bytes: Bytes,
     versions: Vec<Version>,
+    /// How often a value was looked up here.
+    lookups: AtomicUsize,
+    /// Which stems it has, once that pays.
+    filter: OnceLock<Filter>,
 }
 
 impl Run {
+    fn new(bytes: Vec<u8>, versions: Vec<Version>) -> Self {
+        Self { bytes: Bytes::from(bytes), versions, ..Self::default() }
+    }
+
+    /// Whether it may have rows of a stem. What a filter costs to make, it saves again by so many
+    /// lookups; a run that is merged before has had none.
+    fn may_have(&self, stem: u64) -> bool {
+        if let Some(filter) = self.filter.get() {
+            return filter.may_have(stem);
+        }
+        let lookups = self.lookups.fetch_add(1, Relaxed);
+        if self.versions.len() < FILTERED_ROWS || lookups < self.versions.len() / ROWS_PER_LOOKUP {
+            return true;
+        }
+        let filter = self.filter.get_or_init(|| {
+            let mut stems = stems::Gathered::default();
+            self.versions.iter().for_each(|version| stems.add(self.key(version)));
+            stems.filter()
+        });
+        filter.may_have(stem)
+    }
+
     fn key(&self, version: &Version) -> &[u8] {
         let at = version.at as usize;
         &self.bytes[at..at + usize::from(version.key_bytes)]
@@ -180,7 +212,7 @@ impl Gathered {
             since,
         };
         let versions = rows.iter().map(version).collect();
-        Run { versions, bytes: Bytes::from(bytes) }
+        Run::new(bytes, versions)
     }
 }
 
@@ -289,7 +321,7 @@ fn merge(runs: &[Arc<Run>], oldest: State) -> Run {
             newer = Some(version.since);
         }
     }
-    Run { bytes: Bytes::from(bytes), versions }
+    Run::new(bytes, versions)
 }
 
 /// A walk over several runs at once, key by key.
@@ -306,7 +338,9 @@ struct Cursor<'a> {
 
 impl<'a> Walk<'a> {
     fn over(runs: &'a [Arc<Run>], range: (Bound<&[u8]>, Bound<&[u8]>), reverse: bool) -> Self {
-        let cursors = runs.iter().filter_map(|run| {
+        let stem = stems::stem_of(range);
+        let runs = runs.iter().filter(|run| stem.is_none_or(|stem| run.may_have(stem)));
+        let cursors = runs.filter_map(|run| {
             let (first, end) = run.within(range);
             Cursor::new(run, &run.versions[first..end], reverse)
         });

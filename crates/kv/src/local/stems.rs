@@ -12,15 +12,15 @@
 //!
 //! The parts of fjall that know its tables are public but not documented; the version is pinned.
 
-use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::iter::Peekable;
 use std::ops::Bound;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use fjall::{AbstractTree, Slice};
+use foldhash::HashMap;
 use foldhash::fast::RandomState;
 
 use super::recent::Value;
@@ -37,26 +37,17 @@ const FILTERS_MAX: usize = 32;
 type Range = (Bound<Bytes>, Bound<Bytes>);
 
 /// The filters of a keyspace's tables, by the number of the table.
+#[derive(Default)]
 pub(crate) struct Stems {
     filters: ArcSwap<HashMap<u64, Arc<Filter>>>,
-    hasher: RandomState,
 }
 
 impl Stems {
-    pub(crate) fn new() -> Self {
-        Self { filters: ArcSwap::default(), hasher: RandomState::default() }
-    }
-
-    /// The stems of a layer that is about to be flushed.
-    pub(crate) fn gather(&self) -> Gathered<'_> {
-        Gathered { hasher: &self.hasher, last: None, hashes: Vec::new() }
-    }
-
     /// Says which stems the tables have that came after the one given. Only for who flushes.
     pub(crate) fn know(&self, space: &fjall::Keyspace, after: u64, filter: Filter) {
         let filter = Arc::new(filter);
         let old = self.filters.load();
-        let mut filters = HashMap::new();
+        let mut filters = HashMap::default();
         for table in space.tree.current_version().iter_tables() {
             // What compaction makes has no number of its own in the order of what came in.
             if table.global_seqno() > after {
@@ -74,14 +65,13 @@ impl Stems {
     /// The tables of a keyspace as they are now, with what is known of them.
     pub(crate) fn tables(&self, space: &fjall::Keyspace) -> Tables {
         let version = space.tree.current_version();
-        let (filters, hasher) = (self.filters.load_full(), self.hasher.clone());
-        let open = move |range: &Range, stem: &[u8], seqno: u64| {
-            let hash = hasher.hash_one(stem);
+        let filters = self.filters.load_full();
+        let open = move |range: &Range, stem: u64, seqno: u64| {
             let mut tables = Vec::new();
             for run in version.iter_levels().flat_map(|level| level.iter()) {
                 let Some((first, last)) = run.range_overlap_indexes(range) else { continue };
                 for table in &run[first..=last] {
-                    if filters.get(&table.id()).is_some_and(|filter| !filter.may_have(hash)) {
+                    if filters.get(&table.id()).is_some_and(|filter| !filter.may_have(stem)) {
                         continue;
                     }
                     // Where rows end is seen when they do: to look for it costs as much again.
@@ -108,7 +98,7 @@ impl Stems {
 type TableRows = Box<dyn Iterator<Item = Result<TableRow>> + Send>;
 
 /// Opens the tables that may have rows of a range and its stem, as a sequence number sees them.
-type Open = dyn Fn(&Range, &[u8], u64) -> Vec<Peekable<TableRows>> + Send + Sync;
+type Open = dyn Fn(&Range, u64, u64) -> Vec<Peekable<TableRows>> + Send + Sync;
 
 /// The tables of a keyspace at some time. Fjall's type for them has no name outside.
 pub(crate) struct Tables {
@@ -119,7 +109,8 @@ impl Tables {
     /// The rows of a range, where it has one stem, as a snapshot has them that was taken when these
     /// were the tables: what it does not see may have gone from other ones.
     pub(crate) fn rows(&self, snapshot: &fjall::Snapshot, range: &Range) -> Option<StemRows> {
-        let tables = (self.open)(range, stem_of(range)?, snapshot.seqno());
+        let bounds = (range.0.as_ref().map(|key| &key[..]), range.1.as_ref().map(|key| &key[..]));
+        let tables = (self.open)(range, stem_of(bounds)?, snapshot.seqno());
         Some(StemRows { tables, end: range.1.clone() })
     }
 }
@@ -130,16 +121,19 @@ pub(crate) fn newest(space: &fjall::Keyspace) -> u64 {
     version.iter_tables().map(|table| table.global_seqno()).max().unwrap_or(0)
 }
 
-/// The stem of all keys in a range, if they have one.
-fn stem_of(range: &Range) -> Option<&[u8]> {
-    let (Bound::Included(from) | Bound::Excluded(from)) = &range.0 else { return None };
+/// One for the process: filters and those who ask them must agree.
+static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::default);
+
+/// The hash of the stem that all keys in a range have, if they have one.
+pub(crate) fn stem_of((from, to): (Bound<&[u8]>, Bound<&[u8]>)) -> Option<u64> {
+    let (Bound::Included(from) | Bound::Excluded(from)) = from else { return None };
     let stem = from.get(..STEM_BYTES)?;
-    let one = match &range.1 {
+    let one = match to {
         Bound::Included(to) => to.starts_with(stem),
         Bound::Excluded(to) => to.starts_with(stem) || is_next(stem, to),
         Bound::Unbounded => false,
     };
-    one.then_some(stem)
+    one.then(|| HASHER.hash_one(stem))
 }
 
 /// Whether a key is the first one behind all that begin with a stem.
@@ -150,20 +144,20 @@ fn is_next(stem: &[u8], key: &[u8]) -> bool {
 }
 
 /// Stems, as they are come by.
-pub(crate) struct Gathered<'a> {
-    hasher: &'a RandomState,
-    last: Option<Bytes>,
+#[derive(Default)]
+pub(crate) struct Gathered {
+    last: Option<[u8; STEM_BYTES]>,
     hashes: Vec<u64>,
 }
 
-impl Gathered<'_> {
+impl Gathered {
     /// Takes the stem of the next key, in the order of keys.
-    pub(crate) fn add(&mut self, key: &Bytes) {
+    pub(crate) fn add(&mut self, key: &[u8]) {
         // A shorter key is in no range that has a stem.
-        let Some(stem) = key.get(..STEM_BYTES) else { return };
-        if self.last.as_ref().is_none_or(|last| !last.starts_with(stem)) {
-            self.hashes.push(self.hasher.hash_one(stem));
-            self.last = Some(key.clone());
+        let Some(stem) = key.first_chunk() else { return };
+        if self.last.as_ref() != Some(stem) {
+            self.hashes.push(HASHER.hash_one(&stem[..]));
+            self.last = Some(*stem);
         }
     }
 
@@ -173,6 +167,7 @@ impl Gathered<'_> {
 }
 
 /// A set of hashes that now and then takes one for its own which is not.
+#[derive(Debug)]
 pub(crate) struct Filter {
     blocks: Vec<[u64; BLOCK_WORDS]>,
 }
@@ -193,7 +188,8 @@ impl Filter {
         filter
     }
 
-    fn may_have(&self, hash: u64) -> bool {
+    /// Whether a stem with this hash may be among those it was made from.
+    pub(crate) fn may_have(&self, hash: u64) -> bool {
         let block = &self.blocks[self.block(hash)];
         bits(hash).all(|(word, bit)| block[word] & bit != 0)
     }
@@ -271,10 +267,6 @@ impl StemRows {
 mod tests {
     use super::*;
 
-    fn bytes(text: &[u8]) -> Bytes {
-        Bytes::copy_from_slice(text)
-    }
-
     #[test]
     fn a_filter_knows_all_that_it_was_made_of_and_little_else() {
         let hasher = RandomState::default();
@@ -294,9 +286,7 @@ mod tests {
         let mut next = stem;
         next[STEM_BYTES - 1] += 1;
         let longer = [&stem[..], b"x"].concat();
-        let has = |from: Bound<&[u8]>, to: Bound<&[u8]>| {
-            stem_of(&(from.map(bytes), to.map(bytes))).is_some()
-        };
+        let has = |from: Bound<&[u8]>, to: Bound<&[u8]>| stem_of((from, to)).is_some();
         assert!(has(Bound::Included(&stem), Bound::Excluded(&next)));
         assert!(has(Bound::Excluded(&longer), Bound::Excluded(&next)));
         assert!(has(Bound::Included(&stem), Bound::Excluded(&longer)));

@@ -26,7 +26,7 @@ use fjall::{AbstractTree as _, Database, KeyspaceCreateOptions, PersistMode};
 
 use super::format::{SegmentId, SegmentKind, u32_at, u64_at};
 use super::recent::{Recent, Value};
-use super::stems::{self, Stems, Tables};
+use super::stems::{self, Gathered, Stems, Tables};
 use crate::{Epoch, Error, Keyspace, PartitionId, Result};
 
 const APPLIED: &[u8] = b"applied";
@@ -137,7 +137,7 @@ impl Tree {
             open("terms", runs)?,
         ];
         let internal = open("internal", point_reads)?;
-        Ok(Self { db, spaces, internal, stems: Stems::new() })
+        Ok(Self { db, spaces, internal, stems: Stems::default() })
     }
 
     pub(crate) fn space(&self, keyspace: Keyspace) -> &fjall::Keyspace {
@@ -160,7 +160,7 @@ impl Tree {
             return Ok(());
         }
         let space = self.space(keyspace);
-        let mut gathered = (keyspace == Keyspace::Terms).then(|| self.stems.gather());
+        let mut gathered = (keyspace == Keyspace::Terms).then(Gathered::default);
         let newest = stems::newest(space);
         let mut taken = space.start_ingestion().map_err(|error| failed(&error))?;
         layer
