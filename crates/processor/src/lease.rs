@@ -157,6 +157,11 @@ impl Lease {
         self.number(extra::EPOCH)
     }
 
+    /// Whether it has the owner and the epoch of another document of it.
+    pub fn is_of_tenure(&self, other: &Self) -> bool {
+        self.owner == other.owner && self.epoch() == other.epoch()
+    }
+
     /// How late in the history of its keys it came: whatever follows a lease by a split or by a join
     /// ranks higher, and however often a lease that has not begun is taken, its rank stays.
     pub fn rank(&self) -> u64 {

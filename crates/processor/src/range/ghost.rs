@@ -30,7 +30,8 @@ enum Others {
     Everything,
 }
 
-/// Whether a lease whose parent is gone was made too late.
+/// Whether a lease of ours whose parent is gone was made too late. What we know of the lease may be
+/// old: one that another has taken, or that is gone, is lost.
 pub(super) async fn is_ghost(shared: &Shared, lease: &Lease) -> Result<bool, NotWritten> {
     // Ranks come from lists. A simulation that does without those does without this too: it would
     // make up for what is missing, and nobody would notice.
@@ -46,6 +47,10 @@ pub(super) async fn is_ghost(shared: &Shared, lease: &Lease) -> Result<bool, Not
         let leases = listed.iter().filter(|each| shared.names.sort(&each.id) == Sort::Lease);
         let all: Vec<Lease> =
             leases.filter_map(|each| document::read(&each.body, Some(&each.etag)).ok()).collect();
+        let is_ours = |each: &Lease| each.id == lease.id && each.is_of_tenure(lease);
+        if !all.iter().any(is_ours) {
+            return Err(NotWritten::Lost);
+        }
         match others(lease, &all) {
             Others::Nothing => return Ok(false),
             Others::Everything => return Ok(true),

@@ -9,7 +9,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::ghost;
+use super::child::{find_parent, make_child};
+use super::ghost::is_ghost;
 use super::worker::{Exit, Worker};
 use super::write::{NotWritten, look, put};
 use crate::cut::{Seat, at_most, listed};
@@ -64,14 +65,11 @@ impl Worker {
         }
         let mut children = Vec::new();
         for seat in &seats {
-            if let Some(child) = make_child(&self.shared, &self.child(seat)).await? {
-                children.push(child);
-            }
+            children.extend(make_child(&self.shared, &self.tenure.lease, self.child(seat)).await?);
         }
+        // The children look for themselves whether they may begin, also those that are in one hand with
+        // their parent: while they were made, this host may have been thought dead for a while.
         let removed = self.remove_parent().await?;
-        for child in &mut children {
-            child.begin();
-        }
         Ok((children, removed))
     }
 
@@ -119,16 +117,10 @@ impl Worker {
                 Err(StoreError::Throttled(wait)) => patience.wait(&self.shared, Some(wait)).await,
                 Err(_) => {
                     patience.wait(&self.shared, None).await;
-                    let current = match look(&self.shared, &stored.id, &mut patience).await {
-                        Err(NotWritten::Lost) => return Ok(true),
-                        other => other?,
-                    };
-                    let ours = current.owner == self.tenure.lease.owner
-                        && current.epoch() == self.tenure.lease.epoch();
-                    if !ours {
-                        return Err(NotWritten::Lost);
+                    match find_parent(&self.shared, &self.tenure.lease, &mut patience).await? {
+                        Some(current) => self.tenure.lease.etag = current.etag,
+                        None => return Ok(true),
                     }
-                    self.tenure.lease.etag = current.etag;
                 }
             }
         }
@@ -144,7 +136,7 @@ impl Worker {
         let shared = Arc::clone(&self.shared);
         let deciding = async {
             until_gone(&shared, &parent, &lease.token).await?;
-            ghost::is_ghost(&shared, &lease).await
+            is_ghost(&shared, &lease).await
         };
         tokio::pin!(deciding);
         loop {
@@ -164,7 +156,10 @@ impl Worker {
                 decided = &mut deciding => {
                     match decided {
                         Ok(true) => self.exit = Some(Exit::Vanish),
-                        Ok(false) | Err(NotWritten::Lost) => self.tenure.lease.begin(),
+                        Ok(false) => self.tenure.lease.begin(),
+                        Err(NotWritten::Lost) => {
+                            self.exit = Some(Exit::Abandon(CloseReason::LeaseLost));
+                        }
                         Err(NotWritten::Refused(why)) => {
                             let message = format!("the parent of a lease cannot be read: {why}");
                             self.shared.alarm(Some(&lease.token), message);
@@ -198,59 +193,4 @@ async fn until_gone(shared: &Shared, parent: &str, child: &str) -> Result<(), No
         }
         patience.wait(shared, None).await;
     }
-}
-
-/// Makes a child. One that is there already is left as it is, and nothing returned. A tombstone of
-/// its name, left by a join that came to nothing or where nothing may be deleted, gives way; so does
-/// a ghost, which would otherwise be taken for the child and vanish when the parent is gone.
-async fn make_child(shared: &Shared, child: &Lease) -> Result<Option<Lease>, NotWritten> {
-    let mut child = child.clone();
-    let mut patience = Patience::default();
-    let mut old: Option<String> = None;
-    loop {
-        // Whoever may soon be thought dead makes nothing: another may have made it, and have come so
-        // far with it that it is gone again.
-        if shared.fence.safety(shared.env.now()) != Safety::Safe {
-            return Err(NotWritten::Lost);
-        }
-        let body = document::write(&child);
-        let written = match &old {
-            None => shared.store.create(&body).await,
-            Some(etag) => shared.store.replace(&body, etag).await,
-        };
-        match written {
-            Ok(etag) => return Ok(Some(Lease { etag, ..child })),
-            Err(StoreError::Refused { status, message }) => {
-                return Err(NotWritten::Refused(format!("{status}: {message}")));
-            }
-            Err(StoreError::Throttled(wait)) => {
-                patience.wait(shared, Some(wait)).await;
-                continue;
-            }
-            Err(wrong @ StoreError::Unknown(_)) => {
-                shared.retrying(Some(&child.token), wrong);
-                patience.wait(shared, None).await;
-            }
-            Err(StoreError::Exists | StoreError::Changed | StoreError::Missing) => {}
-        }
-        old = match look(shared, &child.id, &mut patience).await {
-            Err(NotWritten::Lost) => None,
-            Err(refused) => return Err(refused),
-            Ok(found) if found.property(extra::WRITE) == child.property(extra::WRITE) => {
-                return Ok(Some(found));
-            }
-            Ok(found) if found.is_closed() || is_older(&found, &child) => {
-                child.set(extra::EPOCH, child.epoch().max(found.epoch() + 1));
-                Some(found.etag)
-            }
-            Ok(_) => return Ok(None),
-        };
-    }
-}
-
-/// Whether a lease has not begun, and was listed before this child of the same name was.
-fn is_older(found: &Lease, child: &Lease) -> bool {
-    found.property(extra::LISTED).is_some()
-        && found.property(extra::PARENT).is_some()
-        && found.rank() < child.rank()
 }

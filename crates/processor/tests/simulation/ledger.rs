@@ -42,7 +42,8 @@ pub struct Ledger {
     pub seeking: bool,
 }
 
-fn names() -> Names {
+/// How the documents of the simulated processor are called.
+pub fn names() -> Names {
     Names::new("sim", "host", "d", "c")
 }
 

@@ -1,14 +1,27 @@
 //! Splits that a host has left half done, and what the ranges become meanwhile.
 
+use processor::Options;
 use processor::env::Rule;
+use processor::lease::Lease;
 use processor::span::holes;
 use serde_json::{Map, Value, json};
 
 use crate::chaos::{self, Kind};
+use crate::executor::Process;
+use crate::fleet::options;
+use crate::ledger::names;
 use crate::room::{Room, SECOND};
 
 /// One host whose range was split, and who dies so many writes after it has said into what.
 fn dies_after(step: usize) -> Room {
+    let (room, a) = divides_until(step);
+    room.sim.kill(a);
+    room.world.ledger().crashed(a);
+    room
+}
+
+/// One host whose range was split, so many writes after it has said into what.
+fn divides_until(step: usize) -> (Room, Process) {
     let mut room = Room::new(1);
     let a = room.join("a");
     room.load(20, 60 * SECOND);
@@ -21,9 +34,7 @@ fn dies_after(step: usize) -> Room {
     room.sim.run_until(room.sim.now() + 10 * SECOND, || {
         room.world.data().history.len() >= begun + step
     });
-    room.sim.kill(a);
-    room.world.ledger().crashed(a);
-    room
+    (room, a)
 }
 
 /// Whether every key is covered, and by one lease.
@@ -78,6 +89,67 @@ fn split_crash_midway_then_split() {
         });
         room.check();
     }
+}
+
+/// Its host is cut off in the middle of a split; another one finishes it, and the children are joined;
+/// then the first one is back, and believes that it has some left to make.
+#[test]
+fn maker_that_was_replaced_makes_nothing() {
+    // When it is back decides whether it hears first that it lives, or what became of its request.
+    for seconds in 0..8 {
+        let (mut room, a) = divides_until(1);
+        room.world.data().no_store.insert(a);
+        room.join("b");
+        room.run(20 * SECOND);
+        assert_eq!(room.owners().get("b"), Some(&2), "{seconds}: finished by another");
+        room.world.merge(0);
+        room.run(20 * SECOND);
+        assert_eq!(room.leases().len(), 1, "{seconds}: joined");
+        room.run(SECOND * seconds);
+        room.world.data().no_store.remove(&a);
+        room.until("all done", 120 * SECOND, || room.all_done());
+        room.run(30 * SECOND);
+        assert!(tiles(&room) && room.leases().len() == 1, "{seconds}: {:?}", room.leases());
+        room.check();
+        assert_eq!(room.world.ledger().duplicates(), 0, "{seconds}");
+    }
+}
+
+/// The last child of a split is on its way while its maker is thought dead, and arrives when another one
+/// has finished the split and the child of that name is over: the maker is told that it was made.
+#[test]
+fn child_that_arrives_when_it_is_over() {
+    let mut room = Room::new(1);
+    let a = room.join_with(Options { lease_renew_interval: SECOND, ..options("a") });
+    room.until("owned", 10 * SECOND, || room.owners().contains_key("a"));
+    room.join("b");
+    room.load(20, 60 * SECOND);
+    let beats = || {
+        let data = room.world.data();
+        data.documents[&names().host("a")].0["beat"].as_u64()
+    };
+    room.until("a beat", 10 * SECOND, || beats() == Some(1));
+    // From now on it is silent. It begins nothing 12 seconds later, and is thought dead after 15.
+    room.world.data().broken = Some(names().host("a"));
+    room.run(SECOND * 68 / 10);
+    room.world.data().late = Some((a, SECOND * 49 / 10));
+    room.world.split(0);
+    room.until("listed", SECOND, || {
+        room.leases().iter().any(|lease| lease.property("cfx.children").is_some())
+    });
+    room.world.merge(0);
+    let is_twos = |lease: &Lease| lease.token == "2";
+    let has_two = || room.leases().into_iter().find(is_twos).and_then(|lease| lease.owner);
+    room.until("finished by b", 10 * SECOND, || room.owners().get("b") == Some(&2));
+    // It is heard of again before its child arrives.
+    room.world.data().broken = None;
+    room.until("made by a", 3 * SECOND, || has_two().is_some_and(|owner| owner.starts_with("a~")));
+    room.world.data().late = None;
+    room.run(60 * SECOND);
+    room.until("all done", 120 * SECOND, || room.all_done());
+    assert!(tiles(&room) && room.leases().len() == 1, "{:?}", room.leases());
+    room.check();
+    assert_eq!(room.world.ledger().duplicates(), 0);
 }
 
 /// Whether all is well after a split was left with one of two children made, the ranges were merged

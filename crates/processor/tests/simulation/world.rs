@@ -46,6 +46,8 @@ pub struct Data {
     pub feed_faults: u64,
     pub read_only: bool,
     pub slow: bool,
+    /// Documents that this process makes are on their way for so long.
+    pub late: Option<(Process, Duration)>,
     /// New leases are refused.
     pub no_new_leases: bool,
     /// Writes of this document are refused.
@@ -325,6 +327,7 @@ impl World {
         }
         let before = data.documents.remove(id).map(|(body, _)| body);
         let now = self.sim.now();
+        self.trace(|| format!("delete {id}"));
         self.ledger().committed(now, &data, &self.keys, id, before, None);
         Ok(())
     }
@@ -357,7 +360,13 @@ impl LeaseStore for SimStore {
 
     fn create<'a>(&'a self, body: &'a Map<String, Value>) -> Later<'a, Result<String, StoreError>> {
         let body = body.clone();
-        Box::pin(self.send(true, Box::new(move |world| world.put(body, None))))
+        let late = self.world.data().late.filter(|(process, _)| *process == self.process);
+        Box::pin(async move {
+            if let Some((_, time)) = late {
+                self.world.sim.sleep(time).await;
+            }
+            self.send(true, Box::new(move |world| world.put(body, None))).await
+        })
     }
 
     fn replace<'a>(
