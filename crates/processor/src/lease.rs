@@ -162,6 +162,14 @@ impl Lease {
         self.owner == other.owner && self.epoch() == other.epoch()
     }
 
+    /// Whether its owner has written it last; if not, it was handed over to it.
+    pub fn is_written_by_owner(&self) -> bool {
+        let writer = self.property(extra::WRITE).zip(self.owner.as_deref());
+        writer.is_some_and(|(write, owner)| {
+            write.strip_prefix(owner).is_some_and(|rest| rest.starts_with('/'))
+        })
+    }
+
     /// How late in the history of its keys it came: whatever follows a lease by a split or by a join
     /// ranks higher, and however often a lease that has not begun is taken, its rank stays.
     pub fn rank(&self) -> u64 {

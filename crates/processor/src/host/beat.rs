@@ -31,7 +31,7 @@ pub(super) async fn beat(shared: Arc<Shared>, mut member: Member, mut etag: Stri
         };
         match answer {
             Ok(etag) => {
-                shared.fence.confirm(sent);
+                shared.fence.confirm(sent, shared.env.now());
                 shared.tell(&Event::Beat);
                 return Beaten::Confirmed { member, etag };
             }

@@ -214,7 +214,10 @@ impl FleetView {
             return free_if(still >= self.expiration);
         };
         if member.owner() == owner {
-            let silent = self.seen_hosts.still_for(&owner.name, now);
+            // To write a lease is a sign of life, too: whoever was silent for long and has just taken
+            // one may be seen to do so before its heartbeat is.
+            let heard = if lease.is_written_by_owner() { still } else { Duration::MAX };
+            let silent = self.seen_hosts.still_for(&owner.name, now).min(heard);
             return free_if(match member.state {
                 State::Left => true,
                 State::Away => silent >= Duration::from_millis(member.grace_ms),

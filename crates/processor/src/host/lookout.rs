@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 use super::start;
+use crate::fence::Spell;
 use crate::lease::Lease;
 use crate::position::Start;
 use crate::shared::{Patience, Shared};
@@ -17,17 +18,18 @@ const HOLE_FINDINGS: u32 = 3;
 const STIR_WAIT: Duration = Duration::from_secs(30);
 
 /// Waits for changes in the lease container, and passes them on.
-pub(super) async fn watch(shared: Arc<Shared>, stirred: mpsc::Sender<Vec<Stored>>) {
+pub(super) async fn watch(shared: Arc<Shared>, stirred: mpsc::Sender<(Spell, Vec<Stored>)>) {
     let mut position = None;
     let mut patience = Patience::default();
     loop {
+        let spell = shared.fence.spell();
         match shared.store.stir(position.clone(), STIR_WAIT).await {
             Ok(found) => {
                 let anew = position.is_none();
                 position = found.position;
                 patience = Patience::default();
                 let tells = anew || !found.documents.is_empty();
-                if tells && stirred.send(found.documents).await.is_err() {
+                if tells && stirred.send((spell, found.documents)).await.is_err() {
                     return;
                 }
             }

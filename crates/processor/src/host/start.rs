@@ -239,7 +239,7 @@ pub(super) async fn join(
         };
         match written {
             Ok(etag) => {
-                shared.fence.confirm(sent);
+                shared.fence.confirm(sent, shared.env.now());
                 return Ok((member, etag));
             }
             Err(wrong @ StoreError::Refused { .. }) => {

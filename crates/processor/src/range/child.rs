@@ -1,7 +1,7 @@
 //! Making a child of a lease that is divided.
 
 use super::write::{NotWritten, look};
-use crate::fence::Safety;
+use crate::fence::{Safety, Spell};
 use crate::lease::{Lease, document, extra};
 use crate::shared::{Patience, Shared};
 use crate::store::StoreError;
@@ -11,15 +11,16 @@ use crate::store::StoreError;
 /// a ghost, which would otherwise be taken for the child and vanish when the parent is gone.
 pub(super) async fn make_child(
     shared: &Shared,
-    parent: &Lease,
+    spell: Spell,
     mut child: Lease,
 ) -> Result<Option<Lease>, NotWritten> {
     let mut patience = Patience::default();
     let mut old: Option<String> = None;
     loop {
-        // Whoever may soon be thought dead makes nothing: another may have made it, and have come so
-        // far with it that it is gone again.
-        if shared.fence.safety(shared.env.now()) != Safety::Safe {
+        // Whoever may soon be thought dead, or may have been, makes nothing: another may have made it,
+        // and have come so far with it that it is gone again. As long as the parent is ours, a
+        // tombstone of the child's name that was seen before decides about no join.
+        if shared.safety_in(spell) != Safety::Safe {
             return Err(NotWritten::Lost);
         }
         let body = document::write(&child);
@@ -51,25 +52,7 @@ pub(super) async fn make_child(
             }
             Ok(_) => return Ok(None),
         };
-        // Whoever may act now may have been thought dead in between. What gives way is looked at
-        // before: while the parent is still ours, no join can be under way that it decides.
-        if find_parent(shared, parent, &mut patience).await?.is_none() {
-            return Err(NotWritten::Lost);
-        }
     }
-}
-
-/// The lease that is being divided, as it is now, if it is there; it has to be ours.
-pub(super) async fn find_parent(
-    shared: &Shared,
-    parent: &Lease,
-    patience: &mut Patience,
-) -> Result<Option<Lease>, NotWritten> {
-    let current = match look(shared, &parent.id, patience).await {
-        Err(NotWritten::Lost) => return Ok(None),
-        other => other?,
-    };
-    if current.is_of_tenure(parent) { Ok(Some(current)) } else { Err(NotWritten::Lost) }
 }
 
 /// Whether a lease has not begun, and was listed before this child of the same name was.

@@ -27,7 +27,7 @@ impl Worker {
         let mut failed: Vec<String> = Vec::new();
         let mut woken: Vec<String> = Vec::new();
         for (letter, stored) in all.iter().take(LETTERS_MAX) {
-            if self.shared.fence.safety(self.shared.env.now()) != crate::fence::Safety::Safe {
+            if self.shared.safety_in(self.spell) != crate::fence::Safety::Safe {
                 return;
             }
             let mine = letter.is_for(&self.tenure.lease.token, self.tenure.lease.span.as_ref());

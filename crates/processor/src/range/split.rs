@@ -9,13 +9,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::child::{find_parent, make_child};
+use super::child::make_child;
 use super::ghost::is_ghost;
 use super::worker::{Exit, Worker};
 use super::write::{NotWritten, look, put};
 use crate::cut::{Seat, at_most, listed};
 use crate::env::Rule;
-use crate::fence::Safety;
 use crate::lease::{Kind, Lease, document, extra};
 use crate::observer::CloseReason;
 use crate::position::Start;
@@ -65,7 +64,7 @@ impl Worker {
         }
         let mut children = Vec::new();
         for seat in &seats {
-            children.extend(make_child(&self.shared, &self.tenure.lease, self.child(seat)).await?);
+            children.extend(make_child(&self.shared, self.spell, self.child(seat)).await?);
         }
         // The children look for themselves whether they may begin, also those that are in one hand with
         // their parent: while they were made, this host may have been thought dead for a while.
@@ -117,10 +116,14 @@ impl Worker {
                 Err(StoreError::Throttled(wait)) => patience.wait(&self.shared, Some(wait)).await,
                 Err(_) => {
                     patience.wait(&self.shared, None).await;
-                    match find_parent(&self.shared, &self.tenure.lease, &mut patience).await? {
-                        Some(current) => self.tenure.lease.etag = current.etag,
-                        None => return Ok(true),
+                    let current = match look(&self.shared, &stored.id, &mut patience).await {
+                        Err(NotWritten::Lost) => return Ok(true),
+                        other => other?,
+                    };
+                    if !current.is_of_tenure(&self.tenure.lease) {
+                        return Err(NotWritten::Lost);
                     }
+                    self.tenure.lease.etag = current.etag;
                 }
             }
         }
@@ -140,9 +143,6 @@ impl Worker {
         };
         tokio::pin!(deciding);
         loop {
-            if self.shared.fence.safety(self.shared.env.now()) == Safety::Over {
-                self.exit = Some(Exit::Abandon(CloseReason::Fenced));
-            }
             self.obey();
             if self.exit.is_some() {
                 return;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use processor::cut::KeyRange;
+use processor::lease::document;
 use processor::span::Span;
 use processor::{
     Ask, Feed, FeedError, FeedPage, Lag, Later, LeaseStore, Start, Stirred, StoreError, Stored,
@@ -15,7 +16,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, oneshot};
 
 use crate::executor::{Process, Sim, WORLD};
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, names};
 
 /// How long a client waits for an answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -68,6 +69,9 @@ pub struct Data {
     pub hangs: bool,
     /// Pages with changes that were handed out.
     pub pages: u64,
+    /// The last process that was started under each name. Others of that name are over as soon as
+    /// it has joined, and hear of that with their next heartbeat.
+    pub names: BTreeMap<String, Process>,
     /// Requests to the lease container, by process.
     pub requests: BTreeMap<Process, u64>,
 }
@@ -299,6 +303,13 @@ impl World {
         drop(data);
         self.stirred.notify_waiters();
         Ok(version.to_string())
+    }
+
+    /// The epoch of a lease, if it is there.
+    pub fn epoch_of(&self, token: &str) -> Option<u64> {
+        let data = self.data();
+        let (body, _) = data.documents.get(&names().lease(token))?;
+        document::read(body, None).ok().map(|lease| lease.epoch())
     }
 
     /// A document arrives that was sent long ago. False if there is one of its id.
