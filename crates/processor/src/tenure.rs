@@ -108,19 +108,9 @@ mod tests {
 
     fn lease() -> Lease {
         Lease {
-            id: "P..0".into(),
-            partition_key: None,
-            token: "0".into(),
-            from_v2: false,
-            kind: Kind::Range,
-            span: None,
-            owner: None,
             continuation: Some("\"1\"".into()),
-            properties: serde_json::Map::new(),
-            timestamp: None,
-            ts: 0,
-            mode: None,
             etag: "e1".into(),
+            ..Lease::new("P..0".into(), "0", Kind::Range, None)
         }
     }
 

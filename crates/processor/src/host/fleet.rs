@@ -214,10 +214,9 @@ impl FleetView {
             return free_if(still >= self.expiration);
         };
         if member.owner() == owner {
-            // To write a lease is a sign of life, too: whoever was silent for long and has just taken
-            // one may be seen to do so before its heartbeat is.
-            let heard = if lease.is_written_by_owner() { still } else { Duration::MAX };
-            let silent = self.seen_hosts.still_for(&owner.name, now).min(heard);
+            // A lease that has just been written is a sign of life, too: whoever was silent for long may
+            // be seen to take one, or to be given one, before its heartbeat is.
+            let silent = self.seen_hosts.still_for(&owner.name, now).min(still);
             return free_if(match member.state {
                 State::Left => true,
                 State::Away => silent >= Duration::from_millis(member.grace_ms),

@@ -166,18 +166,8 @@ pub(super) async fn seat_lease(
     let id = shared.names.lease(&seat.token);
     let mut lease = Lease {
         partition_key: shared.partition_key(&id),
-        id,
-        token: seat.token.clone(),
-        from_v2: false,
-        kind: seat.kind,
-        span: Some(seat.span.clone()),
-        owner: None,
-        continuation: None,
-        properties: Map::new(),
-        timestamp: None,
-        ts: 0,
         mode: Some(shared.options.mode),
-        etag: String::new(),
+        ..Lease::new(id, &seat.token, seat.kind, Some(seat.span.clone()))
     };
     let mut patience = Patience::default();
     let position = match cut::ancestor(seat, leases).and_then(Lease::position) {

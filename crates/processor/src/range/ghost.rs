@@ -88,21 +88,8 @@ mod tests {
 
     /// `20-30`, in an epoch, and perhaps listed in one.
     fn lease(token: &str, epoch: u64, listed: Option<u64>) -> Lease {
-        let mut lease = Lease {
-            id: format!("P..{token}"),
-            partition_key: None,
-            token: token.to_owned(),
-            from_v2: false,
-            kind: Kind::Span,
-            span: Span::of_token(token),
-            owner: None,
-            continuation: None,
-            properties: serde_json::Map::new(),
-            timestamp: None,
-            ts: 0,
-            mode: None,
-            etag: String::new(),
-        };
+        let span = Span::of_token(token);
+        let mut lease = Lease::new(format!("P..{token}"), token, Kind::Span, span);
         lease.set(extra::EPOCH, epoch);
         if let Some(listed) = listed {
             lease.set(extra::LISTED, listed);

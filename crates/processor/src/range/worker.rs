@@ -212,7 +212,7 @@ impl Worker {
                 if self.exit.is_some() {
                     break;
                 }
-                if self.wants_redrive() {
+                if self.wants_redrive() && self.may_handle() {
                     self.redrive().await;
                     continue;
                 }
@@ -271,15 +271,21 @@ impl Worker {
                 self.start_batches();
             }
         } else {
-            let held = safety != Safety::Safe || *self.orders.borrow() == Order::Hold;
-            let gate = if held { Gate::Held } else { Gate::Open };
+            let may_handle = self.may_handle();
+            let gate = if may_handle { Gate::Open } else { Gate::Held };
             self.gate.send_if_modified(|old| std::mem::replace(old, gate) != gate);
-            if !held && !self.wants_redrive() {
+            if may_handle && !self.wants_redrive() {
                 self.start_batches();
             }
             self.start_read(now);
         }
         self.start_write(now);
+    }
+
+    /// Whether handlers may be called.
+    pub(super) fn may_handle(&self) -> bool {
+        let is_safe = self.shared.safety_in(self.spell) == Safety::Safe;
+        is_safe && self.exit.is_none() && *self.orders.borrow() != Order::Hold
     }
 
     fn start_batches(&mut self) {

@@ -68,8 +68,7 @@ impl Observer for SimObserver {
         let sim = &self.world.sim;
         let (lease, epoch) = (context.lease_token(), context.fencing().epoch);
         let current = self.world.epoch_of(lease);
-        let is_replaced = !self.world.data().names.values().any(|last| *last == self.process);
-        if !is_replaced {
+        if !self.world.is_replaced(context.owner()) {
             self.world.ledger().called(sim.now(), self.process, lease, epoch, current);
         }
         for change in changes {
@@ -163,7 +162,6 @@ pub fn start(world: &Arc<World>, process: Process, options: Options, manner: Man
     let (beats, reads) = (Arc::<AtomicU64>::default(), Arc::<AtomicU64>::default());
     let (beat, read) = (Arc::clone(&beats), Arc::clone(&reads));
     let name = options.instance_name.clone();
-    world.data().names.insert(name.clone(), process);
     let env = Arc::new(SimEnv::new(&world.sim, process, manner.skewed, manner.without));
     let (feed_world, store_world, handler_world) =
         (Arc::clone(world), Arc::clone(world), Arc::clone(world));

@@ -308,6 +308,7 @@ fn seeds_that_left_splits_half_done() {
         (Kind::Merges, 20943),
         (Kind::Faults, 35),
         (Kind::Faults, 78),
+        (Kind::Merges, 21636),
     ] {
         let wrong = chaos::run(kind, seed);
         assert!(wrong.is_empty(), "{kind:?} {seed}: {}", wrong.join("\n"));

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use processor::cut::KeyRange;
-use processor::lease::document;
+use processor::lease::{Owner, document};
 use processor::span::Span;
 use processor::{
-    Ask, Feed, FeedError, FeedPage, Lag, Later, LeaseStore, Start, Stirred, StoreError, Stored,
+    Ask, Feed, FeedError, FeedPage, Lag, Later, LeaseStore, Member, Start, Stirred, StoreError,
+    Stored,
 };
 use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, oneshot};
@@ -69,9 +70,6 @@ pub struct Data {
     pub hangs: bool,
     /// Pages with changes that were handed out.
     pub pages: u64,
-    /// The last process that was started under each name. Others of that name are over as soon as
-    /// it has joined, and hear of that with their next heartbeat.
-    pub names: BTreeMap<String, Process>,
     /// Requests to the lease container, by process.
     pub requests: BTreeMap<Process, u64>,
 }
@@ -310,6 +308,16 @@ impl World {
         let data = self.data();
         let (body, _) = data.documents.get(&names().lease(token))?;
         document::read(body, None).ok().map(|lease| lease.epoch())
+    }
+
+    /// Whether another process has taken the place of an owner, which hears of that with its next
+    /// heartbeat.
+    pub fn is_replaced(&self, owner: &str) -> bool {
+        let Ok(owner) = owner.parse::<Owner>() else { return false };
+        let data = self.data();
+        let member = data.documents.get(&names().host(&owner.name));
+        let member = member.and_then(|(body, _)| Member::read(body));
+        member.is_some_and(|member| member.owner() != owner)
     }
 
     /// A document arrives that was sent long ago. False if there is one of its id.
