@@ -62,8 +62,11 @@ struct Slot {
     _task: Task,
 }
 
+/// All documents, if they could be read.
+type Listed = Result<Vec<Stored>, StartError>;
+
 enum Happened {
-    Listed(Spell, Result<Vec<Stored>, StartError>),
+    Listed(Spell, Listed),
     Beaten(Beaten),
     Stirred(Spell, Vec<Stored>),
     Told(Told),
@@ -93,7 +96,7 @@ pub(crate) struct Host {
     redrives: watch::Sender<u64>,
     told: mpsc::UnboundedReceiver<Told>,
     tell: mpsc::UnboundedSender<Told>,
-    listing: Option<Later<'static, (Spell, Result<Vec<Stored>, StartError>)>>,
+    listing: Option<Later<'static, (Spell, Listed)>>,
     list_at: Duration,
     /// When all leases were last read. A lease that was ours before may be another's now.
     known_in: Spell,
@@ -299,8 +302,8 @@ impl Host {
     fn start_audit(&mut self) {
         let shared = Arc::clone(&self.shared);
         let leases: Vec<Lease> = self.fleet.leases.values().cloned().collect();
-        let findings = self.holes;
-        self.auditing = Some(Box::pin(lookout::audit(shared, leases, findings)));
+        let (epoch, findings) = (self.fleet.epoch_seen, self.holes);
+        self.auditing = Some(Box::pin(lookout::audit(shared, leases, epoch, findings)));
         let now = self.shared.env.now();
         for gone in self.fleet.forgettable(now) {
             let shared = Arc::clone(&self.shared);

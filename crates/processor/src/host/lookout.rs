@@ -43,7 +43,12 @@ pub(super) async fn watch(shared: Arc<Shared>, stirred: mpsc::Sender<(Spell, Vec
 }
 
 /// Looks whether every key is covered. Returns for how many looks in a row it was not.
-pub(super) async fn audit(shared: Arc<Shared>, leases: Vec<Lease>, findings: u32) -> u32 {
+pub(super) async fn audit(
+    shared: Arc<Shared>,
+    leases: Vec<Lease>,
+    epoch_seen: u64,
+    findings: u32,
+) -> u32 {
     let Ok(ranges) = shared.read_ranges().await else { return findings };
     let missing = crate::cut::missing(&leases, &ranges, shared.options.ranges_per_partition);
     if missing.is_empty() {
@@ -60,7 +65,7 @@ pub(super) async fn audit(shared: Arc<Shared>, leases: Vec<Lease>, findings: u32
             Start::Now => Start::Beginning,
             start => start,
         };
-        if let Err(wrong) = start::seat_lease(&shared, seat, &leases, start).await {
+        if let Err(wrong) = start::seat_lease(&shared, seat, &leases, start, epoch_seen).await {
             shared.alarm(Some(&seat.token), wrong.to_string());
         }
     }

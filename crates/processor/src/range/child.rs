@@ -47,7 +47,7 @@ pub(super) async fn make_child(
                 return Ok(Some(found));
             }
             Ok(found) if found.is_closed() || is_older(&found, &child) => {
-                child.set(extra::EPOCH, child.epoch().max(found.epoch() + 1));
+                child.set(extra::EPOCH, child.epoch().max(found.epoch().saturating_add(1)));
                 Some(found.etag)
             }
             Ok(_) => return Ok(None),

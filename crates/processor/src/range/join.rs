@@ -55,7 +55,7 @@ fn drafts(shared: &Shared, seat: &Seat, low: &Tenure, high: &Tenure) -> (Lease, 
     if !parked.is_empty() {
         whole.set(extra::PARKED, json!(parked));
     }
-    whole.set(extra::EPOCH, a.epoch().max(b.epoch()) + 1);
+    whole.set(extra::EPOCH, a.epoch().max(b.epoch()).saturating_add(1));
     whole.set(extra::SOUGHT, a.number(extra::SOUGHT).max(b.number(extra::SOUGHT)));
     whole.set(extra::RATE, a.measure(extra::RATE) + b.measure(extra::RATE));
     whole.set(extra::ATTEMPTS, 0);

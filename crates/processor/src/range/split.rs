@@ -74,7 +74,7 @@ impl Worker {
 
     fn child(&self, seat: &Seat) -> Lease {
         let mut child = self.shared.seated(seat, &self.tenure.lease);
-        child.set(extra::EPOCH, self.tenure.lease.epoch() + 1);
+        child.set(extra::EPOCH, self.tenure.lease.epoch().saturating_add(1));
         child.set(extra::WRITE, format!("{}/{:x}", self.tenure.owner(), self.shared.write_id()));
         child.set(extra::ATTEMPTS, 0);
         child.unset(extra::CHILDREN);

@@ -141,6 +141,8 @@ async fn mistakes_are_told_in_a_line() {
     ] {
         let (worked, text) = status(place.0, place.1, place.2, place.3);
         assert!(!worked && text.contains(expected), "{place:?}: {text}");
-        assert!(text.trim().lines().count() == 1 && text.len() < 600, "{text}");
+        // But for what is said while an endpoint is silent.
+        let lines = text.trim().lines().filter(|line| !line.contains("it is tried again"));
+        assert!(lines.count() == 1 && text.len() < 600, "{text}");
     }
 }
