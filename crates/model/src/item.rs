@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use crate::json::{self, Document, Kind};
 use crate::limits::{ITEM_BYTES, ITEM_ID_BYTES, RESOURCE_ID_CHARS};
+use crate::rid::ItemRid;
 use crate::token::Etag;
 use crate::{Error, Fault, Result};
 
@@ -25,9 +26,9 @@ pub struct Item<'a> {
 #[derive(Debug, Clone, Copy)]
 pub struct Stamp<'a> {
     /// The resource id.
-    pub rid: &'a str,
-    /// The path of resource ids.
-    pub self_link: &'a str,
+    pub rid: ItemRid,
+    /// The container's path of resource ids, with a slash at its end.
+    pub container: &'a str,
     /// The version.
     pub etag: Etag,
     /// When it was written, in seconds since 1970.
@@ -58,9 +59,7 @@ impl<'a> Item<'a> {
     /// among them, then ours. Returns where in `out` ours begin.
     pub fn write(&self, stamp: &Stamp<'_>, out: &mut Vec<u8>) -> Result<usize> {
         let start = out.len();
-        out.reserve(
-            self.document.text().len() + STAMP_BYTES + stamp.rid.len() + stamp.self_link.len(),
-        );
+        out.reserve(self.document.text().len() + STAMP_BYTES + stamp.container.len());
         out.push(b'{');
         self.write_members(out);
         if out.len() > start + 1 {
@@ -108,11 +107,14 @@ impl<'a> Item<'a> {
 
 impl Stamp<'_> {
     fn write_into(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"\"_rid\":");
-        json::escape_into(out, self.rid);
-        out.extend_from_slice(b",\"_self\":");
-        json::escape_into(out, self.self_link);
-        out.extend_from_slice(b",\"_etag\":");
+        // Ids and paths of ids have nothing to escape.
+        out.extend_from_slice(b"\"_rid\":\"");
+        self.rid.write_into(out);
+        out.extend_from_slice(b"\",\"_self\":\"");
+        out.extend_from_slice(self.container.as_bytes());
+        out.extend_from_slice(b"docs/");
+        self.rid.write_into(out);
+        out.extend_from_slice(b"/\",\"_etag\":");
         self.etag.write_json_into(out);
         out.extend_from_slice(b",\"_attachments\":\"attachments/\",\"_ts\":");
         out.extend_from_slice(self.ts.to_string().as_bytes());
@@ -141,11 +143,12 @@ pub fn check_item_id(id: &str) -> Result<()> {
 
 /// Whether the server sets the member of this name.
 pub fn is_system_property(name: &str) -> bool {
-    name.starts_with('_') && SYSTEM_PROPERTIES.contains(&name)
+    // Asked for every member of every item: most are told by one byte.
+    name.as_bytes().first() == Some(&b'_') && SYSTEM_PROPERTIES.contains(&name)
 }
 
-/// At least what a stamp takes beside its two texts.
-const STAMP_BYTES: usize = 160;
+/// At least what a stamp takes beside the container's path.
+const STAMP_BYTES: usize = 216;
 
 fn item_id<'a>(document: &Document<'a>) -> Result<Cow<'a, str>> {
     let Some(raw) = document.get("id") else {
@@ -204,10 +207,13 @@ fn ttl_seconds(raw: &[u8]) -> Result<i32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rid::ContainerRid;
 
-    const STAMP: Stamp<'_> =
-        Stamp { rid: "AAAAAQ==", self_link: "dbs/x/", etag: Etag([0x1a; 16]), ts: 7 };
-    const STAMPED: &str = "\"_rid\":\"AAAAAQ==\",\"_self\":\"dbs/x/\",\
+    const RID: ItemRid =
+        ItemRid { container: ContainerRid { database: 1, container: 1 }, ordinal: 1 };
+    const STAMP: Stamp<'_> = Stamp { rid: RID, container: "dbs/x/", etag: Etag([0x1a; 16]), ts: 7 };
+    const STAMPED: &str = "\"_rid\":\"AAAAAYAAAAEBAAAAAAAAAA==\",\
+        \"_self\":\"dbs/x/docs/AAAAAYAAAAEBAAAAAAAAAA==/\",\
         \"_etag\":\"\\\"1a1a1a1a-1a1a-1a1a-1a1a-1a1a1a1a1a1a\\\"\",\
         \"_attachments\":\"attachments/\",\"_ts\":7}";
 

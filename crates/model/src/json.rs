@@ -60,7 +60,7 @@ impl<'a> Document<'a> {
         let mut members = Vec::with_capacity(layout.0.len());
         for [key, key_end, value, end] in &layout.0 {
             let (key, value) = (lies(*key, *key_end), lies(*value, *end));
-            let quoted = |key: &str| key.len() > 1 && key.starts_with('"') && key.ends_with('"');
+            let quoted = |key: &str| matches!(key.as_bytes(), [b'"', .., b'"']);
             if whole.get(value.clone()).is_none() || !whole.get(key.clone()).is_some_and(quoted) {
                 let what = "the members of an object do not lie in its text";
                 return Err(Error::new(crate::Fault::Internal, what));

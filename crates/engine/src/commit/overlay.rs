@@ -1,10 +1,12 @@
 //! What was submitted lately, and may not be in a reader's view yet.
 
 use std::collections::VecDeque;
-use std::collections::hash_map::Entry;
+use std::hash::BuildHasher;
 
 use bytes::Bytes;
-use foldhash::{HashMap, HashMapExt};
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 use kv::{CommitNo, Keyspace, Op};
 
 use crate::places::Place;
@@ -17,23 +19,36 @@ const ENTRIES: usize = 512;
 pub(crate) struct Overlay {
     /// Everything submitted after this commit is here.
     pub horizon: CommitNo,
-    newest: HashMap<Place, (CommitNo, Option<Bytes>)>,
-    order: VecDeque<(CommitNo, Place)>,
+    newest: HashTable<Submitted>,
+    /// In which order it was submitted; the hash tells of which place.
+    order: VecDeque<(CommitNo, u64)>,
+    hasher: RandomState,
+}
+
+#[derive(Debug)]
+struct Submitted {
+    no: CommitNo,
+    hash: u64,
+    place: Place,
+    value: Option<Bytes>,
 }
 
 impl Overlay {
     pub fn new(horizon: CommitNo) -> Self {
-        Self { horizon, newest: HashMap::new(), order: VecDeque::new() }
+        let (newest, order) = (HashTable::new(), VecDeque::new());
+        Self { horizon, newest, order, hasher: RandomState::default() }
     }
 
     /// What was submitted last for a key.
     pub fn get(&self, place: &Place) -> Option<&Option<Bytes>> {
-        self.newest.get(place).map(|(_, value)| value)
+        let hash = self.hasher.hash_one(place);
+        let same = |found: &Submitted| found.hash == hash && found.place == *place;
+        self.newest.find(hash, same).map(|found| &found.value)
     }
 
     /// The keys of what was submitted after a commit.
     pub fn after(&self, commit: CommitNo) -> impl Iterator<Item = &Place> {
-        self.newest.iter().filter(move |(_, (no, _))| *no > commit).map(|(place, _)| place)
+        self.newest.iter().filter(move |found| found.no > commit).map(|found| &found.place)
     }
 
     /// Whether it is time to look for what can be forgotten.
@@ -42,19 +57,29 @@ impl Overlay {
     }
 
     pub fn remember(&mut self, no: CommitNo, place: Place, value: Option<Bytes>) {
-        self.order.push_back((no, place.clone()));
-        self.newest.insert(place, (no, value));
+        let Self { newest, order, hasher, .. } = self;
+        let hash = hasher.hash_one(&place);
+        order.push_back((no, hash));
+        let same = |found: &Submitted| found.hash == hash && found.place == place;
+        match newest.entry(hash, same, |found| found.hash) {
+            Entry::Occupied(mut found) => {
+                let found = found.get_mut();
+                (found.no, found.value) = (no, value);
+            }
+            Entry::Vacant(room) => drop(room.insert(Submitted { no, hash, place, value })),
+        }
     }
 
     /// Forgets what every view from now on contains.
     pub fn forget(&mut self, published: CommitNo) {
-        while let Some((no, _)) = self.order.front()
-            && *no <= published
+        while let Some((no, hash)) = self.order.front().copied()
+            && no <= published
         {
-            let (no, place) = self.order.pop_front().expect("the front was just seen");
-            if let Entry::Occupied(found) = self.newest.entry(place)
-                && found.get().0 == no
-            {
+            self.order.pop_front();
+            // Should two places of one commit have one hash, both are forgotten now, whichever is
+            // found first. What was submitted again since has another number, and stays.
+            let same = |found: &Submitted| found.hash == hash && found.no == no;
+            if let Ok(found) = self.newest.find_entry(hash, same) {
                 found.remove();
             }
         }
@@ -75,4 +100,30 @@ pub(super) fn remembered(op: &Op, bodies: bool) -> Option<(Place, Option<Bytes>)
         Keyspace::Log | Keyspace::Meta | Keyspace::Terms => false,
     };
     looked_at.then(|| ((keyspace, key.clone()), value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(n: u64) -> Place {
+        (Keyspace::Docs, Bytes::copy_from_slice(&n.to_be_bytes()))
+    }
+
+    #[test]
+    fn what_was_submitted_again_stays() {
+        let mut overlay = Overlay::new(CommitNo(0));
+        for n in 0..100 {
+            overlay.remember(CommitNo(1), place(n), None);
+        }
+        overlay.remember(CommitNo(2), place(7), Some(Bytes::from_static(b"new")));
+        overlay.remember(CommitNo(3), place(200), None);
+        overlay.forget(CommitNo(1));
+        assert_eq!(overlay.horizon, CommitNo(1));
+        assert_eq!(overlay.get(&place(7)), Some(&Some(Bytes::from_static(b"new"))));
+        assert_eq!(overlay.get(&place(8)), None);
+        assert_eq!(overlay.after(CommitNo(2)).collect::<Vec<_>>(), [&place(200)]);
+        overlay.forget(CommitNo(3));
+        assert_eq!((overlay.newest.len(), overlay.order.len()), (0, 0));
+    }
 }

@@ -187,13 +187,13 @@ impl<'a> Put<'a> {
         let etag = draft.next_etag(ts);
         let ttl = self.item.ttl.unwrap_or(0);
         self.replace_rows(draft, old)?;
-        let rid = ItemRid { container: self.key.container.rid, ordinal }.to_string();
-        let self_link = format!("{}docs/{rid}/", self.key.container.self_link);
+        let container = self.key.container;
+        let rid = ItemRid { container: container.rid, ordinal };
+        let stamp = Stamp { rid, container: &container.self_link, etag, ts };
         let room = self.item.document.text().len() + 256;
         let mut stored = Change::begin(&self.item_key, draft.head.ts_ms, ttl, room);
         let start = stored.len();
-        let stamped =
-            self.item.write(&Stamp { rid: &rid, self_link: &self_link, etag, ts }, &mut stored)?;
+        let stamped = self.item.write(&stamp, &mut stored)?;
         let stored = Bytes::from(stored);
         let body = stored.slice(start..);
         let row = Row {

@@ -2,6 +2,7 @@
 
 use astrarium_model::item::{Item, Stamp};
 use astrarium_model::json::Document;
+use astrarium_model::rid::{ContainerRid, ItemRid};
 use astrarium_model::token::Etag;
 use serde_json::{Value, json};
 
@@ -22,14 +23,16 @@ fn stored_items_have_the_value_that_was_sent() {
         chance.spell(&Value::Object(value.clone()), &mut text);
 
         let etag = Etag::new(chance.next(), 1, 2, 3);
-        let stamp = Stamp { rid: "AAAAAQ==", self_link: "dbs/a/", etag, ts: round };
+        let container = ContainerRid { database: 1, container: 1 };
+        let rid = ItemRid { container, ordinal: chance.next() >> 4 };
+        let stamp = Stamp { rid, container: "dbs/a/", etag, ts: round };
         let mut stored = Vec::new();
         let item = Item::parse(text.as_bytes()).unwrap();
         item.write(&stamp, &mut stored).unwrap();
 
         value.remove("_lsn");
-        value.insert("_rid".into(), json!("AAAAAQ=="));
-        value.insert("_self".into(), json!("dbs/a/"));
+        value.insert("_rid".into(), json!(rid.to_string()));
+        value.insert("_self".into(), json!(format!("dbs/a/docs/{rid}/")));
         value.insert("_etag".into(), json!(etag.to_string()));
         value.insert("_attachments".into(), json!("attachments/"));
         value.insert("_ts".into(), json!(round));
