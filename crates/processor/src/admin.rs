@@ -171,7 +171,7 @@ impl Fleet {
                     .as_ref()
                     .is_some_and(|seek| seek.start == text && seek.tokens == tokens);
                 if !same {
-                    control.seeks += 1;
+                    control.seeks = control.seeks.saturating_add(1);
                     let (serial, start) = (control.seeks, text.clone());
                     control.seek = Some(Seek { serial, start, tokens: tokens.clone() });
                 }
@@ -233,7 +233,7 @@ impl Fleet {
                 Start::After(etag) => sought.continuation = Some(etag),
                 other => sought.set(extra::START, other),
             }
-            sought.set(extra::EPOCH, lease.epoch() + 1);
+            sought.set(extra::EPOCH, lease.epoch().saturating_add(1));
             sought.set(extra::SOUGHT, serial);
             sought.set(extra::ATTEMPTS, 0);
             self.store.replace(&document::write(&sought), &lease.etag).await?;
@@ -316,7 +316,7 @@ impl Fleet {
                 flagged += 1;
             }
         }
-        self.order(|control| control.redrive += 1).await?;
+        self.order(|control| control.redrive = control.redrive.saturating_add(1)).await?;
         Ok(flagged)
     }
 

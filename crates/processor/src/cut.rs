@@ -237,21 +237,9 @@ mod tests {
     }
 
     fn lease(token: &str, span: Option<&str>) -> Lease {
-        Lease {
-            id: format!("P..{token}"),
-            partition_key: None,
-            token: token.into(),
-            from_v2: false,
-            kind: if token.contains('-') { Kind::Span } else { Kind::Range },
-            span: span.or(token.contains('-').then_some(token)).and_then(Span::of_token),
-            owner: None,
-            continuation: None,
-            properties: serde_json::Map::new(),
-            timestamp: None,
-            ts: 0,
-            mode: None,
-            etag: String::new(),
-        }
+        let kind = if token.contains('-') { Kind::Span } else { Kind::Range };
+        let span = span.or(token.contains('-').then_some(token)).and_then(Span::of_token);
+        Lease::new(format!("P..{token}"), token, kind, span)
     }
 
     fn check(lease: &Lease, now: &str, expected: &str) {

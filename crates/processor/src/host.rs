@@ -19,6 +19,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::env::{Later, Task};
+use crate::fence::Spell;
 use crate::lease::{Lease, Owner};
 use crate::member::{Member, State};
 use crate::range::{Ended, NotWritten, Order};
@@ -61,10 +62,13 @@ struct Slot {
     _task: Task,
 }
 
+/// All documents, if they could be read.
+type Listed = Result<Vec<Stored>, StartError>;
+
 enum Happened {
-    Listed(Result<Vec<Stored>, StartError>),
+    Listed(Spell, Listed),
     Beaten(Beaten),
-    Stirred(Vec<Stored>),
+    Stirred(Spell, Vec<Stored>),
     Told(Told),
     Audited(u32),
     Joined(Result<Lease, NotWritten>),
@@ -92,8 +96,10 @@ pub(crate) struct Host {
     redrives: watch::Sender<u64>,
     told: mpsc::UnboundedReceiver<Told>,
     tell: mpsc::UnboundedSender<Told>,
-    listing: Option<Later<'static, Result<Vec<Stored>, StartError>>>,
+    listing: Option<Later<'static, (Spell, Listed)>>,
     list_at: Duration,
+    /// When all leases were last read. A lease that was ours before may be another's now.
+    known_in: Spell,
     beating: Option<Later<'static, Beaten>>,
     beat_at: Duration,
     auditing: Option<Later<'static, u32>>,
@@ -133,6 +139,7 @@ impl Host {
         fleet.members.insert(member.instance.clone(), (member.clone(), etag.clone()));
         Ok(Self {
             beat_at: now + shared.options.beat_interval(),
+            known_in: shared.fence.spell(),
             redrives: watch::channel(fleet.control.redrive).0,
             shared,
             fleet,
@@ -184,8 +191,8 @@ impl Host {
                 Some(told) = self.told.recv() => Happened::Told(told),
                 beaten = finished(&mut self.beating) => Happened::Beaten(beaten),
                 Some(stop) = stops.recv(), if self.stop.is_none() => Happened::Stop(stop),
-                listed = finished(&mut self.listing) => Happened::Listed(listed),
-                Some(documents) = stirred.recv() => Happened::Stirred(documents),
+                (spell, listed) = finished(&mut self.listing) => Happened::Listed(spell, listed),
+                Some((spell, documents)) = stirred.recv() => Happened::Stirred(spell, documents),
                 findings = finished(&mut self.auditing) => Happened::Audited(findings),
                 joined = finished(&mut self.merging) => Happened::Joined(joined),
                 () = sleep => Happened::Time,
@@ -199,13 +206,14 @@ impl Host {
         let now = self.shared.env.now();
         // Checkpoints and heartbeats of others are most of what is heard, and change nothing.
         self.is_stale |=
-            !matches!(happened, Happened::Time | Happened::Stirred(_) | Happened::Audited(_));
+            !matches!(happened, Happened::Time | Happened::Stirred(..) | Happened::Audited(_));
         match happened {
             Happened::Time => {}
             Happened::Told(told) => self.hear(told),
             // The watch has begun anew: what happened before it did is not known.
-            Happened::Stirred(documents) if documents.is_empty() => self.list_at = now,
-            Happened::Stirred(documents) => {
+            Happened::Stirred(_, documents) if documents.is_empty() => self.list_at = now,
+            Happened::Stirred(spell, _) if spell != self.shared.fence.spell() => self.list_at = now,
+            Happened::Stirred(_, documents) => {
                 self.is_stale |= self.fleet.merge(&documents, now);
                 self.complain();
             }
@@ -228,10 +236,15 @@ impl Host {
                 self.auditing = None;
                 self.holes = holes;
             }
-            Happened::Listed(listed) => {
+            Happened::Listed(spell, listed) => {
                 self.listing = None;
                 match listed {
+                    Ok(_) if spell != self.shared.fence.spell() => {
+                        self.fleet.listing(false);
+                        self.list_at = now;
+                    }
                     Ok(documents) => {
+                        self.known_in = spell;
                         self.fleet.replace(&documents, now);
                         self.put_self();
                         self.complain();
@@ -268,7 +281,8 @@ impl Host {
             let shared = Arc::clone(&self.shared);
             self.list_at = now + self.shared.options.lease_acquire_interval.min(AUDIT_INTERVAL);
             self.fleet.listing(true);
-            self.listing = Some(Box::pin(async move { start::list(&shared).await }));
+            let spell = self.shared.fence.spell();
+            self.listing = Some(Box::pin(async move { (spell, start::list(&shared).await) }));
         }
         if self.auditing.is_none() && now >= self.audit_at && self.stop.is_none() {
             self.audit_at = now + AUDIT_INTERVAL;
@@ -288,8 +302,8 @@ impl Host {
     fn start_audit(&mut self) {
         let shared = Arc::clone(&self.shared);
         let leases: Vec<Lease> = self.fleet.leases.values().cloned().collect();
-        let findings = self.holes;
-        self.auditing = Some(Box::pin(lookout::audit(shared, leases, findings)));
+        let (epoch, findings) = (self.fleet.epoch_seen, self.holes);
+        self.auditing = Some(Box::pin(lookout::audit(shared, leases, epoch, findings)));
         let now = self.shared.env.now();
         for gone in self.fleet.forgettable(now) {
             let shared = Arc::clone(&self.shared);

@@ -152,9 +152,33 @@ pub struct Lease {
 }
 
 impl Lease {
+    /// A lease that is not stored yet, of nobody and without a position.
+    pub fn new(id: String, token: &str, kind: Kind, span: Option<Span>) -> Self {
+        Self {
+            id,
+            partition_key: None,
+            token: token.to_owned(),
+            from_v2: false,
+            kind,
+            span,
+            owner: None,
+            continuation: None,
+            properties: Map::new(),
+            timestamp: None,
+            ts: 0,
+            mode: None,
+            etag: String::new(),
+        }
+    }
+
     /// The tenure counter; 0 where none was written or another library lost it.
     pub fn epoch(&self) -> u64 {
         self.number(extra::EPOCH)
+    }
+
+    /// Whether it has the owner and the epoch of another document of it.
+    pub fn is_of_tenure(&self, other: &Self) -> bool {
+        self.owner == other.owner && self.epoch() == other.epoch()
     }
 
     /// How late in the history of its keys it came: whatever follows a lease by a split or by a join

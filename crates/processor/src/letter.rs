@@ -65,12 +65,13 @@ impl Letter {
         serde_json::from_str(&text).unwrap_or_default()
     }
 
-    /// Whether the owner of this span redrives it: the lease it came through, or after a split the
-    /// first of its children.
+    /// Whether the owner of a lease redrives it: the lease it came through, after a split the first of
+    /// its children, after a join what it has become a part of. That is whoever has its lowest key.
     pub fn is_for(&self, token: &str, span: Option<&Span>) -> bool {
-        let Some(whole) = Span::of_token(&self.span) else { return self.lease_token == token };
-        self.lease_token == token
-            || span.is_some_and(|span| whole.contains(span) && whole.min == span.min)
+        match (Span::of_token(&self.span), span) {
+            (Some(whole), Some(span)) => span.min <= whole.min && whole.min < span.max,
+            _ => self.lease_token == token,
+        }
     }
 }
 
@@ -139,6 +140,10 @@ mod tests {
         assert!(letter.is_for("0", None));
         assert!(letter.is_for("1", Span::of_token("-20").as_ref()));
         assert!(!letter.is_for("2", Span::of_token("20-FF").as_ref()));
+        let joined = Letter { span: "20-30".into(), ..letter.clone() };
+        assert!(joined.is_for("3", Span::of_token("10-FF").as_ref()));
+        assert!(!joined.is_for("4", Span::of_token("-20").as_ref()));
+        assert!(!joined.is_for("4", Span::of_token("25-FF").as_ref()));
         assert_eq!(shortened(&"ä".repeat(8000)).len(), 8192);
     }
 }

@@ -50,6 +50,9 @@ pub struct Member {
     /// For how long others leave its leases alone after it went away, in milliseconds.
     #[serde(default)]
     pub grace_ms: u64,
+    /// For how long it may be silent, in milliseconds; those who are less patient wait all the same.
+    #[serde(default)]
+    pub expires_ms: u64,
 }
 
 impl Member {
@@ -96,6 +99,7 @@ mod tests {
             min: 0,
             max: 0,
             grace_ms: 0,
+            expires_ms: 15_000,
         };
         assert_eq!(Member::read(&member.write()), Some(member.clone()));
         assert_eq!(member.owner().to_string(), "a~2.00000007");

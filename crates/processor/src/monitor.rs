@@ -42,6 +42,8 @@ pub enum Event {
     Checkpointed {
         /// The lease's token.
         lease: String,
+        /// How many changes lie between it and the one before.
+        items: u64,
     },
     /// The handler failed.
     HandlerFailed {

@@ -1,6 +1,7 @@
 //! One lease at work: from the moment it is taken until it is given away.
 
 mod batch;
+mod child;
 mod end;
 mod ghost;
 mod join;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::cut::{KeyRange, Seat};
 use crate::env::{Env, Rule};
 use crate::feed::{Feed, FeedError};
-use crate::fence::Fence;
+use crate::fence::{Fence, Safety, Spell};
 use crate::lease::Lease;
 use crate::monitor::{Event, Monitor};
 use crate::names::Names;
@@ -80,6 +80,11 @@ impl Shared {
 
     pub fn has_peers(&self) -> bool {
         self.has_peers.load(Ordering::Relaxed)
+    }
+
+    /// What may be done now by what rests on a spell.
+    pub fn safety_in(&self, spell: Spell) -> Safety {
+        self.fence.safety_in(spell, self.env.now())
     }
 
     /// Hosts of other libraries write rarely; with them around, patience is theirs at least.

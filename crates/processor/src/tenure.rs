@@ -45,8 +45,8 @@ pub fn taking(lease: &Lease, owner: &Owner, floor: u64, write_id: u64, wall: Dur
     let mut taken = lease.clone();
     taken.owner = Some(owner.to_string());
     taken.timestamp = Some(stamp::format(wall));
-    taken.set(extra::EPOCH, lease.epoch().max(floor) + 1);
-    taken.set(extra::ATTEMPTS, lease.attempts() + 1);
+    taken.set(extra::EPOCH, lease.epoch().max(floor).saturating_add(1));
+    taken.set(extra::ATTEMPTS, lease.attempts().saturating_add(1));
     taken.set(extra::WRITE, format!("{owner}/take/{write_id:x}"));
     taken
 }
@@ -73,7 +73,7 @@ impl Tenure {
             Heir::Nobody => draft.owner = None,
             Heir::Other(other) => {
                 draft.owner = Some(other.to_string());
-                draft.set(extra::EPOCH, self.lease.epoch() + 1);
+                draft.set(extra::EPOCH, self.lease.epoch().saturating_add(1));
                 // A planned move is no sign of a change that kills its handlers.
                 draft.set(extra::ATTEMPTS, 0);
             }
@@ -108,19 +108,9 @@ mod tests {
 
     fn lease() -> Lease {
         Lease {
-            id: "P..0".into(),
-            partition_key: None,
-            token: "0".into(),
-            from_v2: false,
-            kind: Kind::Range,
-            span: None,
-            owner: None,
             continuation: Some("\"1\"".into()),
-            properties: serde_json::Map::new(),
-            timestamp: None,
-            ts: 0,
-            mode: None,
             etag: "e1".into(),
+            ..Lease::new("P..0".into(), "0", Kind::Range, None)
         }
     }
 
@@ -134,6 +124,10 @@ mod tests {
         assert_eq!(tenure().lease.epoch(), 1);
         assert_eq!(taking(&lease(), &owner("a"), 9, 7, Duration::ZERO).epoch(), 10);
         assert_eq!(tenure().lease.attempts(), 1);
+        // Whatever a document says.
+        let mut last = lease();
+        last.set(extra::EPOCH, u64::MAX);
+        assert_eq!(taking(&last, &owner("a"), 0, 7, Duration::ZERO).epoch(), u64::MAX);
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub(super) enum Beaten {
 pub(super) async fn beat(shared: Arc<Shared>, mut member: Member, mut etag: String) -> Beaten {
     let mut patience = Patience::default();
     loop {
-        member.beat += 1;
+        member.beat = member.beat.wrapping_add(1);
         let sent = shared.env.now();
         let answer = if etag.is_empty() {
             shared.store.create(&member.write()).await
@@ -31,7 +31,7 @@ pub(super) async fn beat(shared: Arc<Shared>, mut member: Member, mut etag: Stri
         };
         match answer {
             Ok(etag) => {
-                shared.fence.confirm(sent);
+                shared.fence.confirm(sent, shared.env.now());
                 shared.tell(&Event::Beat);
                 return Beaten::Confirmed { member, etag };
             }

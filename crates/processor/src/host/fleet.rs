@@ -33,6 +33,8 @@ pub(crate) struct FleetView {
     pub members: BTreeMap<String, (Member, String)>,
     pub control: Control,
     pub has_info: bool,
+    /// The highest epoch of any lease, also of those that are gone.
+    pub epoch_seen: u64,
     seen_hosts: Sightings<String>,
     seen_leases: Sightings<String>,
     /// The wall clock, where a simulation has switched the better rule off.
@@ -54,6 +56,7 @@ impl FleetView {
             members: BTreeMap::new(),
             control: Control::default(),
             has_info: false,
+            epoch_seen: 0,
             seen_hosts: Sightings::default(),
             seen_leases: Sightings::default(),
             wall: None,
@@ -176,6 +179,7 @@ impl FleetView {
             }
         }
         self.seen_leases.see(lease.id.clone(), &mark(&lease), now);
+        self.epoch_seen = self.epoch_seen.max(lease.epoch());
         self.leases.insert(lease.id.clone(), lease);
     }
 
@@ -214,11 +218,13 @@ impl FleetView {
             return free_if(still >= self.expiration);
         };
         if member.owner() == owner {
-            let silent = self.seen_hosts.still_for(&owner.name, now);
+            // A lease that has just been written is a sign of life, too: whoever was silent for long may
+            // be seen to take one, or to be given one, before its heartbeat is.
+            let silent = self.seen_hosts.still_for(&owner.name, now).min(still);
             return free_if(match member.state {
                 State::Left => true,
                 State::Away => silent >= Duration::from_millis(member.grace_ms),
-                State::Up | State::Leaving => silent >= self.expiration,
+                State::Up | State::Leaving => silent >= self.patience_with(member),
             });
         }
         let newer_life = member.generation > owner.generation;
@@ -226,12 +232,17 @@ impl FleetView {
         free_if(newer_life || still.min(silent) >= self.expiration)
     }
 
+    /// Hosts may be set up differently: how long a silence means nothing is the host's to say.
+    fn patience_with(&self, member: &Member) -> Duration {
+        self.expiration.max(Duration::from_millis(member.expires_ms))
+    }
+
     fn is_alive(&self, member: &Member, now: Duration) -> bool {
         let silent = self.seen_hosts.still_for(&member.instance, now);
         match member.state {
             State::Left => false,
             State::Away => silent < Duration::from_millis(member.grace_ms),
-            State::Up | State::Leaving => silent < self.expiration,
+            State::Up | State::Leaving => silent < self.patience_with(member),
         }
     }
 
@@ -296,7 +307,9 @@ impl FleetView {
             let silent = self.seen_hosts.still_for(&member.instance, now);
             let owner = member.owner().to_string();
             let owns = self.leases.values().any(|lease| lease.owner.as_ref() == Some(&owner));
-            silent >= self.expiration * 10 && !self.is_alive(member, now) && !owns
+            silent >= self.patience_with(member).saturating_mul(10)
+                && !self.is_alive(member, now)
+                && !owns
         });
         gone.map(|(member, etag)| Stored {
             id: member.id.clone(),

@@ -15,6 +15,9 @@ impl Host {
                 self.etag = etag;
                 self.member.beat = member.beat;
                 self.put_self();
+                if self.known_in != self.shared.fence.spell() {
+                    self.list_at = now;
+                }
                 self.beat_at = self.beat_at.max(now) + self.shared.options.beat_interval();
                 if member.state != self.member.state {
                     self.beat_at = now;

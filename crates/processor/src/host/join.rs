@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::Host;
 use crate::cut::{Pair, pairs};
-use crate::fence::Safety;
+use crate::fence::{Safety, Spell};
 use crate::lease::{Lease, extra};
 use crate::observer::CloseReason;
 use crate::range::{Ended, Goal, NotWritten, Order, join};
@@ -27,6 +27,7 @@ const PAUSE: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(super) struct Joining {
     pair: Pair,
+    spell: Spell,
     low: Option<Tenure>,
     high: Option<Tenure>,
     /// Who is to catch up, and to where; nobody while both come to rest.
@@ -66,7 +67,8 @@ impl Host {
         let control = &self.fleet.control;
         let busy = self.stop.is_some() || self.error.is_some() || control.paused;
         let is_calm = !busy && control.seek.is_none();
-        let is_safe = self.shared.fence.safety(now) == Safety::Safe;
+        let spell = self.joining.as_ref().map_or(self.known_in, |joining| joining.spell);
+        let is_safe = self.shared.fence.safety_in(spell, now) == Safety::Safe;
         if let Some(joining) = &self.joining {
             if !joining.is_deciding && (!is_calm || !is_safe || now >= joining.deadline) {
                 self.give_up_join(now);
@@ -89,6 +91,7 @@ impl Host {
         let deadline = now + self.shared.options.drain_timeout + PATIENCE;
         self.joining = Some(Joining {
             pair,
+            spell: self.known_in,
             low: None,
             high: None,
             late: None,
@@ -164,12 +167,15 @@ impl Host {
     pub(super) fn joined(&mut self, joined: Result<Lease, NotWritten>, now: Duration) {
         match joined {
             Ok(whole) => {
-                if let Some(joining) = self.joining.take() {
-                    // The worker of the new lease removes them before it begins.
-                    self.fleet.remove_lease(&joining.pair.low);
-                    self.fleet.remove_lease(&joining.pair.high);
+                self.list_at = now;
+                let Some(joining) = self.joining.take() else { return };
+                // The worker of the new lease removes them before it begins.
+                self.fleet.remove_lease(&joining.pair.low);
+                self.fleet.remove_lease(&joining.pair.high);
+                // What was made before a silence may be another's: a listing will tell.
+                if joining.spell == self.shared.fence.spell() {
+                    self.fleet.wrote(whole, now);
                 }
-                self.fleet.wrote(whole, now);
             }
             Err(wrong) => {
                 if let NotWritten::Refused(why) = wrong {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 use super::start;
+use crate::fence::Spell;
 use crate::lease::Lease;
 use crate::position::Start;
 use crate::shared::{Patience, Shared};
@@ -17,17 +18,18 @@ const HOLE_FINDINGS: u32 = 3;
 const STIR_WAIT: Duration = Duration::from_secs(30);
 
 /// Waits for changes in the lease container, and passes them on.
-pub(super) async fn watch(shared: Arc<Shared>, stirred: mpsc::Sender<Vec<Stored>>) {
+pub(super) async fn watch(shared: Arc<Shared>, stirred: mpsc::Sender<(Spell, Vec<Stored>)>) {
     let mut position = None;
     let mut patience = Patience::default();
     loop {
+        let spell = shared.fence.spell();
         match shared.store.stir(position.clone(), STIR_WAIT).await {
             Ok(found) => {
                 let anew = position.is_none();
                 position = found.position;
                 patience = Patience::default();
                 let tells = anew || !found.documents.is_empty();
-                if tells && stirred.send(found.documents).await.is_err() {
+                if tells && stirred.send((spell, found.documents)).await.is_err() {
                     return;
                 }
             }
@@ -41,7 +43,12 @@ pub(super) async fn watch(shared: Arc<Shared>, stirred: mpsc::Sender<Vec<Stored>
 }
 
 /// Looks whether every key is covered. Returns for how many looks in a row it was not.
-pub(super) async fn audit(shared: Arc<Shared>, leases: Vec<Lease>, findings: u32) -> u32 {
+pub(super) async fn audit(
+    shared: Arc<Shared>,
+    leases: Vec<Lease>,
+    epoch_seen: u64,
+    findings: u32,
+) -> u32 {
     let Ok(ranges) = shared.read_ranges().await else { return findings };
     let missing = crate::cut::missing(&leases, &ranges, shared.options.ranges_per_partition);
     if missing.is_empty() {
@@ -58,7 +65,7 @@ pub(super) async fn audit(shared: Arc<Shared>, leases: Vec<Lease>, findings: u32
             Start::Now => Start::Beginning,
             start => start,
         };
-        if let Err(wrong) = start::seat_lease(&shared, seat, &leases, start).await {
+        if let Err(wrong) = start::seat_lease(&shared, seat, &leases, start, epoch_seen).await {
             shared.alarm(Some(&seat.token), wrong.to_string());
         }
     }

@@ -61,8 +61,8 @@ impl Host {
             || parent.is_some_and(|parent| self.slots.contains_key(&parent))
             || self.resting.contains_key(&lease.id)
             || self.is_joining(&lease.id);
-        // Whoever may be thought dead takes nothing.
-        let unsafe_now = self.shared.fence.safety(now) != Safety::Safe;
+        // Whoever may be thought dead takes nothing, and then looks first at what is left.
+        let unsafe_now = self.shared.fence.safety_in(self.known_in, now) != Safety::Safe;
         if self.stop.is_some() || self.error.is_some() || held || unsafe_now {
             return;
         }
@@ -115,7 +115,7 @@ impl Host {
     /// Hosts of other libraries hand nothing over: their own rule says what may be taken, and no
     /// faster than they would.
     fn steal_from_peers(&mut self, leases: &[Lease], me: &str, now: Duration) {
-        let unsafe_now = self.shared.fence.safety(now) != Safety::Safe;
+        let unsafe_now = self.shared.fence.safety_in(self.known_in, now) != Safety::Safe;
         if !self.shared.has_peers() || now < self.steal_at || self.stop.is_some() || unsafe_now {
             return;
         }
@@ -147,8 +147,8 @@ impl Host {
         let id = tenure.lease.id.clone();
         let token = tenure.lease.token.clone();
         let (orders, heard) = watch::channel(self.first_order());
-        let worker =
-            Worker::new(Arc::clone(&self.shared), tenure, heard, self.redrives.subscribe());
+        let (shared, redrives) = (Arc::clone(&self.shared), self.redrives.subscribe());
+        let worker = Worker::new(shared, tenure, self.known_in, heard, redrives);
         let tell = self.tell.clone();
         let work = async move {
             let _ = tell.send(Told::Ended(Box::new(worker.run().await)));
@@ -162,12 +162,13 @@ impl Host {
         let (shared, owner, tell) = (Arc::clone(&self.shared), self.owner(), self.tell.clone());
         let (id, token) = (lease.id.clone(), lease.token.clone());
         let redrives = self.redrives.subscribe();
+        let spell = self.shared.fence.spell();
         let work = async move {
             let id = lease.id.clone();
             match take(Arc::clone(&shared), lease, owner, floor).await {
                 Taken::Ours(tenure) => {
                     let _ = tell.send(Told::Taken(Box::new(tenure.lease.clone())));
-                    let worker = Worker::new(shared, *tenure, heard, redrives);
+                    let worker = Worker::new(shared, *tenure, spell, heard, redrives);
                     let _ = tell.send(Told::Ended(Box::new(worker.run().await)));
                 }
                 Taken::NotNow => {

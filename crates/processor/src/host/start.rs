@@ -150,35 +150,31 @@ async fn make_missing(shared: &Shared, fleet: &FleetView) -> Result<(), StartErr
     };
     let leases: Vec<Lease> = fleet.leases.values().cloned().collect();
     for seat in cut::missing(&leases, &ranges, shared.options.ranges_per_partition) {
-        seat_lease(shared, &seat, &leases, shared.options.start()).await?;
+        let start = shared.options.start();
+        seat_lease(shared, &seat, &leases, start, fleet.epoch_seen).await?;
     }
     Ok(())
 }
 
 /// Makes one lease, at the position of the tombstone it follows or at the given start. A lease
-/// never exists without a position: *now* is turned into an etag first.
+/// never exists without a position: *now* is turned into an etag first. Its epoch is one that no lease
+/// was in that this process knows of, because there may have been one of its name.
 pub(super) async fn seat_lease(
     shared: &Shared,
     seat: &Seat,
     leases: &[Lease],
     start: Start,
+    epoch: u64,
 ) -> Result<(), StartError> {
     let id = shared.names.lease(&seat.token);
     let mut lease = Lease {
         partition_key: shared.partition_key(&id),
-        id,
-        token: seat.token.clone(),
-        from_v2: false,
-        kind: seat.kind,
-        span: Some(seat.span.clone()),
-        owner: None,
-        continuation: None,
-        properties: Map::new(),
-        timestamp: None,
-        ts: 0,
         mode: Some(shared.options.mode),
-        etag: String::new(),
+        ..Lease::new(id, &seat.token, seat.kind, Some(seat.span.clone()))
     };
+    if epoch > 0 {
+        lease.set(extra::EPOCH, epoch);
+    }
     let mut patience = Patience::default();
     let position = match cut::ancestor(seat, leases).and_then(Lease::position) {
         Some(position) => position,
@@ -206,6 +202,10 @@ pub(super) async fn seat_lease(
     Ok(())
 }
 
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// Announces this process. A process of the same name that came before is over from now on.
 pub(super) async fn join(
     shared: &Shared,
@@ -223,14 +223,15 @@ pub(super) async fn join(
             partition_key: shared.partition_key(&id),
             id,
             instance: options.instance_name.clone(),
-            generation: fleet.generation(&options.instance_name) + 1,
+            generation: fleet.generation(&options.instance_name).saturating_add(1),
             nonce: shared.env.random() as u32,
             beat: 0,
             state: State::Up,
             weight: options.weight,
             min: options.min_partition_count,
             max: options.max_partition_count,
-            grace_ms: u64::try_from(options.rejoin_grace.as_millis()).unwrap_or(u64::MAX),
+            grace_ms: millis(options.rejoin_grace),
+            expires_ms: millis(options.lease_expiration_interval),
         };
         let sent = shared.env.now();
         let written = match before {
@@ -239,7 +240,7 @@ pub(super) async fn join(
         };
         match written {
             Ok(etag) => {
-                shared.fence.confirm(sent);
+                shared.fence.confirm(sent, shared.env.now());
                 return Ok((member, etag));
             }
             Err(wrong @ StoreError::Refused { .. }) => {

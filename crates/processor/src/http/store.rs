@@ -1,6 +1,6 @@
 //! Documents with etags over HTTP: the lease container, and that of dead letters.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -116,6 +116,14 @@ impl HttpStore {
     }
 }
 
+/// Forgets the keys of documents that are gone: there may be ever new ones, such as dead letters.
+fn keep_listed(keys: &mut HashMap<String, String>, prefix: &str, listed: &[Stored]) {
+    if keys.len() > listed.len() {
+        let ids: HashSet<&str> = listed.iter().map(|stored| stored.id.as_str()).collect();
+        keys.retain(|id, _| !id.starts_with(prefix) || ids.contains(id.as_str()));
+    }
+}
+
 fn id_of(body: &Map<String, Value>) -> &str {
     body.get("id").and_then(Value::as_str).unwrap_or_default()
 }
@@ -157,7 +165,13 @@ fn new_etag(answer: &client::Answer) -> Result<String, StoreError> {
 
 impl LeaseStore for HttpStore {
     fn list<'a>(&'a self, prefix: &'a str) -> Later<'a, Result<Vec<Stored>, StoreError>> {
-        Box::pin(async move { self.list_all(prefix).await.map_err(container_refusal) })
+        Box::pin(async move {
+            let listed = self.list_all(prefix).await.map_err(container_refusal)?;
+            if let Ok(mut keys) = self.keys.lock() {
+                keep_listed(&mut keys, prefix, &listed);
+            }
+            Ok(listed)
+        })
     }
 
     fn read<'a>(&'a self, id: &'a str) -> Later<'a, Result<Stored, StoreError>> {
@@ -211,5 +225,22 @@ impl LeaseStore for HttpStore {
 
     fn keyed(&self) -> bool {
         self.keyed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_documents_that_are_gone_are_forgotten() {
+        let ids = ["P.dead.1", "P.dead.2", "P..0"];
+        let mut keys: HashMap<String, String> =
+            ids.iter().map(|id| ((*id).to_owned(), "k".to_owned())).collect();
+        let left = Stored { id: "P.dead.2".into(), etag: "e".into(), body: Map::new() };
+        keep_listed(&mut keys, "P.dead.", &[left]);
+        let mut kept: Vec<&str> = keys.keys().map(String::as_str).collect();
+        kept.sort_unstable();
+        assert_eq!(kept, ["P..0", "P.dead.2"]);
     }
 }

@@ -41,19 +41,9 @@ fn java_span(body: &Map<String, Value>) -> Result<Lease, String> {
     };
     let span = span.ok_or_else(|| format!("lease document '{id}': its feedRange is no range"))?;
     let mut lease = Lease {
-        id: id.to_owned(),
-        partition_key: None,
-        token: span.token(),
-        from_v2: false,
-        kind: Kind::Span,
-        span: Some(span),
-        owner: None,
-        continuation: None,
-        properties: Map::new(),
         timestamp: text("timestamp").map(str::to_owned),
-        ts: 0,
         mode: Some(Mode::Latest),
-        etag: String::new(),
+        ..Lease::new(id.to_owned(), &span.token(), Kind::Span, Some(span))
     };
     if let Some(state) = text("ContinuationToken").filter(|state| !state.is_empty()) {
         read_state(state, &mut lease).map_err(|why| format!("lease document '{id}': {why}"))?;

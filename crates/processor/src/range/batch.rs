@@ -8,6 +8,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::change::Change;
 use crate::env::caught;
+use crate::fence::{Safety, Spell};
 use crate::letter::{self, Letter};
 use crate::monitor::Event;
 use crate::observer::{AnyObserver, Context};
@@ -20,6 +21,7 @@ use crate::store::StoreError;
 pub(crate) struct Batch {
     pub shared: Arc<Shared>,
     pub observer: Arc<dyn AnyObserver>,
+    pub spell: Spell,
     pub context: Context,
     pub changes: Vec<Change>,
     /// The place of each change within its page, so that letters of one commit keep their order.
@@ -123,7 +125,9 @@ impl Batch {
     /// again while the lease is on its way out.
     async fn pass(&mut self, has_failed: bool) -> bool {
         let open = self.gate.wait_for(|gate| *gate != Gate::Held).await;
-        open.is_ok_and(|gate| *gate == Gate::Open || !has_failed)
+        // Time may have passed since the worker let it begin: a process can be stopped anywhere.
+        let may_act = self.shared.safety_in(self.spell) != Safety::Over;
+        may_act && open.is_ok_and(|gate| *gate == Gate::Open || !has_failed)
     }
 
     /// Waits before the next try; false if there will be none.

@@ -101,7 +101,9 @@ impl Worker {
         }
         let written = put(Arc::clone(&self.shared), self.tenure.clone(), draft).await;
         self.answer(written.is_ok());
+        let mark = self.written_mark.take();
         self.tenure.lease = written?;
+        self.tell_saved(mark);
         Ok(())
     }
 }

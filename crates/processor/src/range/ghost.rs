@@ -30,7 +30,8 @@ enum Others {
     Everything,
 }
 
-/// Whether a lease whose parent is gone was made too late.
+/// Whether a lease of ours whose parent is gone was made too late. What we know of the lease may be
+/// old: one that another has taken, or that is gone, is lost.
 pub(super) async fn is_ghost(shared: &Shared, lease: &Lease) -> Result<bool, NotWritten> {
     // Ranks come from lists. A simulation that does without those does without this too: it would
     // make up for what is missing, and nobody would notice.
@@ -46,6 +47,10 @@ pub(super) async fn is_ghost(shared: &Shared, lease: &Lease) -> Result<bool, Not
         let leases = listed.iter().filter(|each| shared.names.sort(&each.id) == Sort::Lease);
         let all: Vec<Lease> =
             leases.filter_map(|each| document::read(&each.body, Some(&each.etag)).ok()).collect();
+        let is_ours = |each: &Lease| each.id == lease.id && each.is_of_tenure(lease);
+        if !all.iter().any(is_ours) {
+            return Err(NotWritten::Lost);
+        }
         match others(lease, &all) {
             Others::Nothing => return Ok(false),
             Others::Everything => return Ok(true),
@@ -83,21 +88,8 @@ mod tests {
 
     /// `20-30`, in an epoch, and perhaps listed in one.
     fn lease(token: &str, epoch: u64, listed: Option<u64>) -> Lease {
-        let mut lease = Lease {
-            id: format!("P..{token}"),
-            partition_key: None,
-            token: token.to_owned(),
-            from_v2: false,
-            kind: Kind::Span,
-            span: Span::of_token(token),
-            owner: None,
-            continuation: None,
-            properties: serde_json::Map::new(),
-            timestamp: None,
-            ts: 0,
-            mode: None,
-            etag: String::new(),
-        };
+        let span = Span::of_token(token);
+        let mut lease = Lease::new(format!("P..{token}"), token, Kind::Span, span);
         lease.set(extra::EPOCH, epoch);
         if let Some(listed) = listed {
             lease.set(extra::LISTED, listed);

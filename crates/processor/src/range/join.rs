@@ -31,13 +31,14 @@ pub(crate) async fn join(
 ) -> Result<Lease, NotWritten> {
     let (proposal, whole) = drafts(&shared, &seat, &low, &high);
     let proposed = propose(&shared, proposal).await?;
+    let part = low.lease.token.clone();
     let mut joined = Err(NotWritten::Lost);
     if mark(&shared, low, &seat.token).await? && mark(&shared, high, &seat.token).await? {
         joined = make_good(&shared, &proposed, whole).await;
     }
     if joined.is_err() {
         // Not needed, but kind: whoever takes the old leases would do it.
-        let _ = fate(&shared, &seat.token).await;
+        let _ = fate(&shared, &seat.token, &part).await;
     }
     joined
 }
@@ -54,7 +55,7 @@ fn drafts(shared: &Shared, seat: &Seat, low: &Tenure, high: &Tenure) -> (Lease, 
     if !parked.is_empty() {
         whole.set(extra::PARKED, json!(parked));
     }
-    whole.set(extra::EPOCH, a.epoch().max(b.epoch()) + 1);
+    whole.set(extra::EPOCH, a.epoch().max(b.epoch()).saturating_add(1));
     whole.set(extra::SOUGHT, a.number(extra::SOUGHT).max(b.number(extra::SOUGHT)));
     whole.set(extra::RATE, a.measure(extra::RATE) + b.measure(extra::RATE));
     whole.set(extra::ATTEMPTS, 0);
@@ -156,15 +157,15 @@ async fn make_good(
 
 /// What has become of a join that was begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fate {
+enum Fate {
     /// It has happened: the old lease is over.
     Joined,
     /// It has not, and will not.
     Withdrawn,
 }
 
-/// Finds out, and withdraws what is only proposed.
-pub(crate) async fn fate(shared: &Shared, token: &str) -> Result<Fate, NotWritten> {
+/// Finds out what has become of a part, and withdraws what is only proposed.
+async fn fate(shared: &Shared, token: &str, part: &str) -> Result<Fate, NotWritten> {
     let id = shared.names.lease(token);
     let mut patience = Patience::default();
     loop {
@@ -173,7 +174,12 @@ pub(crate) async fn fate(shared: &Shared, token: &str) -> Result<Fate, NotWritte
             other => other?,
         };
         match found.property(extra::CLOSED) {
-            None => return Ok(Fate::Joined),
+            // It names its parts until they are gone. One that does not name this part has the
+            // register's name and nothing else of it, such as a child that was made too late.
+            None if found.texts(extra::JOINS).iter().any(|token| token == part) => {
+                return Ok(Fate::Joined);
+            }
+            None => return Ok(Fate::Withdrawn),
             Some(PROPOSED) => {
                 if retire(shared, &found).await? {
                     return Ok(Fate::Withdrawn);
@@ -235,7 +241,7 @@ pub(crate) async fn remove_parts(shared: &Shared, whole: &Lease) -> Result<(), N
 pub(crate) async fn settle(shared: &Shared, lease: &mut Lease) -> Result<bool, NotWritten> {
     let Some(token) = lease.property(extra::JOINING).map(str::to_owned) else { return Ok(true) };
     let fate = match shared.env.keeps(Rule::Register) {
-        true => fate(shared, &token).await?,
+        true => fate(shared, &token, &lease.token).await?,
         false => Fate::Withdrawn,
     };
     match fate {

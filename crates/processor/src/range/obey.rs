@@ -7,12 +7,17 @@ use super::worker::{CANCEL_PATIENCE, Exit, Worker};
 use super::write::NotWritten;
 use super::{Gate, Order, Outcome};
 use crate::env::Rule;
+use crate::fence::Safety;
 use crate::lease::extra;
 use crate::observer::CloseReason;
 
 impl Worker {
-    /// Follows the host's order. An end that has begun is not taken back.
+    /// Follows the host's order. An end that has begun is not taken back, but whoever may be thought
+    /// dead writes nothing more.
     pub(super) fn obey(&mut self) {
+        if self.shared.safety_in(self.spell) == Safety::Over {
+            self.exit = Some(Exit::Abandon(CloseReason::Fenced));
+        }
         if self.exit.is_some() {
             return;
         }

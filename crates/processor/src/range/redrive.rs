@@ -1,18 +1,20 @@
 //! Redriving dead letters: while the range rests, its letters are handled again, in order.
 
+use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::worker::Worker;
 use crate::env::caught;
+use crate::fence::{Safety, Spell};
 use crate::letter::{self, Letter};
+use crate::shared::Shared;
 use crate::store::{StoreError, Stored};
-
-/// Letters looked at in one pass.
-const LETTERS_MAX: usize = 10_000;
 
 impl Worker {
     /// Handles the letters that are flagged, and those that wait behind them. Nothing else of this
-    /// range is handled meanwhile, so a key's order holds.
+    /// range is handled meanwhile, so a key's order holds. The host may want something else: then the
+    /// rest is handled later, or by the next owner.
     pub(super) async fn redrive(&mut self) {
         let order = self.redrive_order();
         let Some(letters) = self.shared.letters.clone() else { return };
@@ -20,14 +22,15 @@ impl Worker {
             Ok(all) => all,
             Err(wrong) => {
                 self.shared.retrying(Some(&self.tenure.lease.token), wrong);
-                self.shared.env.sleep(std::time::Duration::from_secs(1)).await;
+                self.shared.env.sleep(Duration::from_secs(1)).await;
                 return;
             }
         };
-        let mut failed: Vec<String> = Vec::new();
-        let mut woken: Vec<String> = Vec::new();
-        for (letter, stored) in all.iter().take(LETTERS_MAX) {
-            if self.shared.fence.safety(self.shared.env.now()) != crate::fence::Safety::Safe {
+        let mut failed: HashSet<String> = HashSet::new();
+        let mut woken: HashSet<String> = HashSet::new();
+        for (letter, stored) in &all {
+            self.obey();
+            if !self.may_handle() {
                 return;
             }
             let mine = letter.is_for(&self.tenure.lease.token, self.tenure.lease.span.as_ref());
@@ -35,13 +38,15 @@ impl Worker {
             if !mine || !due || (letter.parked && failed.contains(&letter.key)) {
                 continue;
             }
-            woken.push(letter.key.clone());
+            woken.insert(letter.key.clone());
             if !self.handle_again(letter, stored).await {
-                failed.push(letter.key.clone());
+                failed.insert(letter.key.clone());
             }
         }
-        self.unpark().await;
-        self.redriven = order;
+        if self.may_handle() {
+            self.unpark().await;
+            self.redriven = order;
+        }
     }
 
     async fn handle_again(&mut self, letter: &Letter, stored: &Stored) -> bool {
@@ -55,6 +60,7 @@ impl Worker {
             biased;
             done = caught(observer.process(&context, &changes)) => done,
             () = shared.env.sleep(limit) => Err(format!("the handler did not return within {limit:?}")),
+            () = until_over(&shared, self.spell) => return false,
         };
         let error = match done {
             Ok(Ok(())) => None,
@@ -88,5 +94,14 @@ impl Worker {
         self.parked
             .retain(|key| left.iter().any(|(letter, _)| letter.parked && letter.key == *key));
         self.parked_changed |= self.parked.len() != before;
+    }
+}
+
+/// Waits until others may think us dead.
+async fn until_over(shared: &Shared, spell: Spell) {
+    while shared.safety_in(spell) != Safety::Over {
+        let now = shared.env.now();
+        let nap = shared.fence.next_change(now).saturating_sub(now);
+        shared.env.sleep(nap.max(Duration::from_millis(1))).await;
     }
 }

@@ -9,6 +9,7 @@ use crate::lease::{Lease, extra};
 use crate::monitor::Event;
 use crate::observer::{CloseReason, LeaseLost};
 use crate::tenure::Heir;
+use crate::window::Mark;
 
 /// How much of a rate's past is kept per second.
 const RATE_DECAY: f64 = 0.9;
@@ -78,10 +79,7 @@ impl Worker {
         let answer = match written {
             Ok(lease) => {
                 self.tenure.lease = lease;
-                if mark.is_some() {
-                    let lease = self.tenure.lease.token.clone();
-                    self.shared.tell(&Event::Checkpointed { lease });
-                }
+                self.tell_saved(mark);
                 Ok(())
             }
             Err(NotWritten::Lost) => {
@@ -97,6 +95,13 @@ impl Worker {
         };
         for reply in self.replying.drain(..) {
             let _ = reply.send(answer);
+        }
+    }
+
+    pub(super) fn tell_saved(&self, mark: Option<Mark>) {
+        if let Some(mark) = mark {
+            let lease = self.tenure.lease.token.clone();
+            self.shared.tell(&Event::Checkpointed { lease, items: mark.items });
         }
     }
 

@@ -9,12 +9,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::ghost;
+use super::child::make_child;
+use super::ghost::is_ghost;
 use super::worker::{Exit, Worker};
 use super::write::{NotWritten, look, put};
 use crate::cut::{Seat, at_most, listed};
 use crate::env::Rule;
-use crate::fence::Safety;
 use crate::lease::{Kind, Lease, document, extra};
 use crate::observer::CloseReason;
 use crate::position::Start;
@@ -64,20 +64,17 @@ impl Worker {
         }
         let mut children = Vec::new();
         for seat in &seats {
-            if let Some(child) = make_child(&self.shared, &self.child(seat)).await? {
-                children.push(child);
-            }
+            children.extend(make_child(&self.shared, self.spell, self.child(seat)).await?);
         }
+        // The children look for themselves whether they may begin, also those that are in one hand with
+        // their parent: while they were made, this host may have been thought dead for a while.
         let removed = self.remove_parent().await?;
-        for child in &mut children {
-            child.begin();
-        }
         Ok((children, removed))
     }
 
     fn child(&self, seat: &Seat) -> Lease {
         let mut child = self.shared.seated(seat, &self.tenure.lease);
-        child.set(extra::EPOCH, self.tenure.lease.epoch() + 1);
+        child.set(extra::EPOCH, self.tenure.lease.epoch().saturating_add(1));
         child.set(extra::WRITE, format!("{}/{:x}", self.tenure.owner(), self.shared.write_id()));
         child.set(extra::ATTEMPTS, 0);
         child.unset(extra::CHILDREN);
@@ -123,9 +120,7 @@ impl Worker {
                         Err(NotWritten::Lost) => return Ok(true),
                         other => other?,
                     };
-                    let ours = current.owner == self.tenure.lease.owner
-                        && current.epoch() == self.tenure.lease.epoch();
-                    if !ours {
+                    if !current.is_of_tenure(&self.tenure.lease) {
                         return Err(NotWritten::Lost);
                     }
                     self.tenure.lease.etag = current.etag;
@@ -144,13 +139,10 @@ impl Worker {
         let shared = Arc::clone(&self.shared);
         let deciding = async {
             until_gone(&shared, &parent, &lease.token).await?;
-            ghost::is_ghost(&shared, &lease).await
+            is_ghost(&shared, &lease).await
         };
         tokio::pin!(deciding);
         loop {
-            if self.shared.fence.safety(self.shared.env.now()) == Safety::Over {
-                self.exit = Some(Exit::Abandon(CloseReason::Fenced));
-            }
             self.obey();
             if self.exit.is_some() {
                 return;
@@ -164,7 +156,10 @@ impl Worker {
                 decided = &mut deciding => {
                     match decided {
                         Ok(true) => self.exit = Some(Exit::Vanish),
-                        Ok(false) | Err(NotWritten::Lost) => self.tenure.lease.begin(),
+                        Ok(false) => self.tenure.lease.begin(),
+                        Err(NotWritten::Lost) => {
+                            self.exit = Some(Exit::Abandon(CloseReason::LeaseLost));
+                        }
                         Err(NotWritten::Refused(why)) => {
                             let message = format!("the parent of a lease cannot be read: {why}");
                             self.shared.alarm(Some(&lease.token), message);
@@ -198,59 +193,4 @@ async fn until_gone(shared: &Shared, parent: &str, child: &str) -> Result<(), No
         }
         patience.wait(shared, None).await;
     }
-}
-
-/// Makes a child. One that is there already is left as it is, and nothing returned. A tombstone of
-/// its name, left by a join that came to nothing or where nothing may be deleted, gives way; so does
-/// a ghost, which would otherwise be taken for the child and vanish when the parent is gone.
-async fn make_child(shared: &Shared, child: &Lease) -> Result<Option<Lease>, NotWritten> {
-    let mut child = child.clone();
-    let mut patience = Patience::default();
-    let mut old: Option<String> = None;
-    loop {
-        // Whoever may soon be thought dead makes nothing: another may have made it, and have come so
-        // far with it that it is gone again.
-        if shared.fence.safety(shared.env.now()) != Safety::Safe {
-            return Err(NotWritten::Lost);
-        }
-        let body = document::write(&child);
-        let written = match &old {
-            None => shared.store.create(&body).await,
-            Some(etag) => shared.store.replace(&body, etag).await,
-        };
-        match written {
-            Ok(etag) => return Ok(Some(Lease { etag, ..child })),
-            Err(StoreError::Refused { status, message }) => {
-                return Err(NotWritten::Refused(format!("{status}: {message}")));
-            }
-            Err(StoreError::Throttled(wait)) => {
-                patience.wait(shared, Some(wait)).await;
-                continue;
-            }
-            Err(wrong @ StoreError::Unknown(_)) => {
-                shared.retrying(Some(&child.token), wrong);
-                patience.wait(shared, None).await;
-            }
-            Err(StoreError::Exists | StoreError::Changed | StoreError::Missing) => {}
-        }
-        old = match look(shared, &child.id, &mut patience).await {
-            Err(NotWritten::Lost) => None,
-            Err(refused) => return Err(refused),
-            Ok(found) if found.property(extra::WRITE) == child.property(extra::WRITE) => {
-                return Ok(Some(found));
-            }
-            Ok(found) if found.is_closed() || is_older(&found, &child) => {
-                child.set(extra::EPOCH, child.epoch().max(found.epoch() + 1));
-                Some(found.etag)
-            }
-            Ok(_) => return Ok(None),
-        };
-    }
-}
-
-/// Whether a lease has not begun, and was listed before this child of the same name was.
-fn is_older(found: &Lease, child: &Lease) -> bool {
-    found.property(extra::LISTED).is_some()
-        && found.property(extra::PARENT).is_some()
-        && found.rank() < child.rank()
 }

@@ -16,7 +16,7 @@ use crate::change::Change;
 use crate::cut::{KeyRange, Seat};
 use crate::env::{Later, Task};
 use crate::feed::{FeedError, FeedPage};
-use crate::fence::Safety;
+use crate::fence::{Safety, Spell};
 use crate::lease::{Lease, Owner, extra};
 use crate::monitor::Event;
 use crate::observer::{AnyObserver, CloseReason, Context, LeaseLost};
@@ -88,6 +88,8 @@ pub(super) struct Waiting {
 pub(crate) struct Worker {
     pub(super) shared: Arc<Shared>,
     pub(super) tenure: Tenure,
+    /// The tenure is known to be ours for as long as this lasts.
+    pub(super) spell: Spell,
     pub(super) observer: Arc<dyn AnyObserver>,
     pub(super) opened: bool,
     pub(super) orders: watch::Receiver<Order>,
@@ -137,6 +139,7 @@ impl Worker {
     pub fn new(
         shared: Arc<Shared>,
         tenure: Tenure,
+        spell: Spell,
         orders: watch::Receiver<Order>,
         redrives: watch::Receiver<u64>,
     ) -> Self {
@@ -182,6 +185,7 @@ impl Worker {
             gate: watch::channel(Gate::Open).0,
             shared,
             tenure,
+            spell,
             orders,
             redrives,
             notes,
@@ -208,7 +212,7 @@ impl Worker {
                 if self.exit.is_some() {
                     break;
                 }
-                if self.wants_redrive() {
+                if self.wants_redrive() && self.may_handle() {
                     self.redrive().await;
                     continue;
                 }
@@ -257,10 +261,7 @@ impl Worker {
     fn start(&mut self) {
         self.obey();
         let now = self.shared.env.now();
-        let safety = self.shared.fence.safety(now);
-        if safety == Safety::Over {
-            self.exit = Some(Exit::Abandon(CloseReason::Fenced));
-        }
+        let safety = self.shared.fence.safety_in(self.spell, now);
         if self.is_there && self.goal.is_some() && self.window.is_empty() {
             self.exit.get_or_insert(Exit::Keep(CloseReason::LeaseGone));
         }
@@ -270,15 +271,21 @@ impl Worker {
                 self.start_batches();
             }
         } else {
-            let held = safety != Safety::Safe || *self.orders.borrow() == Order::Hold;
-            let gate = if held { Gate::Held } else { Gate::Open };
+            let may_handle = self.may_handle();
+            let gate = if may_handle { Gate::Open } else { Gate::Held };
             self.gate.send_if_modified(|old| std::mem::replace(old, gate) != gate);
-            if !held && !self.wants_redrive() {
+            if may_handle && !self.wants_redrive() {
                 self.start_batches();
             }
             self.start_read(now);
         }
         self.start_write(now);
+    }
+
+    /// Whether handlers may be called.
+    pub(super) fn may_handle(&self) -> bool {
+        let is_safe = self.shared.safety_in(self.spell) == Safety::Safe;
+        is_safe && self.exit.is_none() && *self.orders.borrow() != Order::Hold
     }
 
     fn start_batches(&mut self) {
@@ -287,6 +294,7 @@ impl Worker {
             let batch = Batch {
                 shared: Arc::clone(&self.shared),
                 observer: Arc::clone(&self.observer),
+                spell: self.spell,
                 context: waiting.context,
                 changes: waiting.changes,
                 places: waiting.places,

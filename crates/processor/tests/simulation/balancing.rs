@@ -37,6 +37,47 @@ fn audit_repairs_hole() {
     room.until("all done", 60 * SECOND, || room.all_done());
 }
 
+/// A lease is deleted while its owner dies: whoever makes it again does not begin in an epoch that it had.
+#[test]
+fn what_is_made_again_is_of_a_new_epoch() {
+    let mut room = Room::new(4);
+    let a = room.join("a");
+    room.until("owned", 20 * SECOND, || room.owners().get("a") == Some(&4));
+    room.join("b");
+    room.load(5, 10 * SECOND);
+    room.until("shared", 20 * SECOND, || room.owners().get("b") == Some(&2));
+    let of_a = |lease: &Lease| lease.owner.as_ref().is_some_and(|owner| owner.starts_with("a~"));
+    let lost = room.leases().into_iter().find(of_a).expect("a lease of a");
+    room.run(5 * SECOND);
+    room.sim.kill(a);
+    room.world.ledger().crashed(a);
+    room.world.data().documents.remove(&lost.id);
+    room.until("made again", 300 * SECOND, || room.owners().get("b") == Some(&4));
+    room.run(5 * SECOND);
+    let again = room.leases().into_iter().find(|lease| lease.id == lost.id).expect("made again");
+    assert!(again.epoch() > lost.epoch(), "{} after {}", again.epoch(), lost.epoch());
+    room.until("all done", 60 * SECOND, || room.all_done());
+}
+
+/// A host that is silent for longer than another one would be is not thought dead by that.
+#[test]
+fn hosts_of_different_patience() {
+    let mut room = Room::new(4);
+    let calm = Options {
+        lease_renew_interval: 17 * SECOND,
+        lease_expiration_interval: 60 * SECOND,
+        ..options("a")
+    };
+    room.join_with(calm);
+    room.join("b");
+    room.until("shared", 30 * SECOND, || room.owners().get("b") == Some(&2));
+    room.run(5 * SECOND);
+    let before = room.moves();
+    room.run(200 * SECOND);
+    assert_eq!(room.moves() - before, 0, "{:?}", room.owners());
+    room.check();
+}
+
 /// 16
 #[test]
 fn join_balances_fast() {

@@ -65,21 +65,27 @@ pub fn run_without(rule: Option<Rule>, kind: Kind, seed: u64) -> Vec<String> {
         let count = ledger.duplicates();
         ledger.violations.push(format!("invariant 6: {count} changes came twice in planned moves"));
     }
-    ledger.violations.truncate(8);
-    ledger.violations.clone()
+    let mut violations = std::mem::take(&mut ledger.violations);
+    drop((ledger, fleet));
+    world.sim.clear();
+    violations.truncate(8);
+    violations
 }
 
 /// A summary that differs if anything happens differently.
 pub fn story(kind: Kind, seed: u64) -> String {
     let (world, _) = play(None, kind, seed);
     let ledger = world.ledger();
-    format!(
+    let told = format!(
         "{} {} {} {:?}",
         world.data().history.len(),
         ledger.moves,
         ledger.duplicates(),
         world.sim.random()
-    )
+    );
+    drop(ledger);
+    world.sim.clear();
+    told
 }
 
 fn play(rule: Option<Rule>, kind: Kind, seed: u64) -> (Arc<World>, Arc<Script>) {

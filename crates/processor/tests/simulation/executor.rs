@@ -142,6 +142,14 @@ impl Sim {
         drop(gone);
     }
 
+    /// Ends everything. Tasks know the room they run in, so nothing of it would be freed otherwise.
+    pub fn clear(&self) {
+        let mut inner = self.inner.lock().expect("inner");
+        let ended = (std::mem::take(&mut inner.tasks), std::mem::take(&mut inner.timers));
+        drop(inner);
+        drop(ended);
+    }
+
     pub fn is_dead(&self, process: Process) -> bool {
         self.inner.lock().expect("inner").dead.contains(&process)
     }

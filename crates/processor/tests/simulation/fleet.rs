@@ -67,6 +67,10 @@ impl Observer for SimObserver {
     async fn process(&self, context: &Context, changes: &[Change]) -> Result<(), HandlerError> {
         let sim = &self.world.sim;
         let (lease, epoch) = (context.lease_token(), context.fencing().epoch);
+        let current = self.world.epoch_of(lease);
+        if !self.world.is_replaced(context.owner()) {
+            self.world.ledger().called(sim.now(), self.process, lease, epoch, current);
+        }
         for change in changes {
             let (_, serial) = facts(change);
             let now = sim.now();

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
+use processor::lease::extra::PARENT;
 use processor::lease::{Lease, Owner, document};
 use processor::span::holes;
 use processor::{CloseReason, Names, Sort};
@@ -27,6 +28,8 @@ pub struct Ledger {
     last_ack: BTreeMap<(Seat, usize), u64>,
     open: BTreeSet<Seat>,
     closed: BTreeSet<Seat>,
+    /// Who has opened an observer in an epoch of a lease.
+    openers: BTreeMap<(String, u64), Process>,
     owners: BTreeMap<(String, u64), String>,
     /// Where each tenure's lease stood when its epoch began.
     began_at: BTreeMap<(String, u64), u64>,
@@ -42,7 +45,8 @@ pub struct Ledger {
     pub seeking: bool,
 }
 
-fn names() -> Names {
+/// How the documents of the simulated processor are called.
+pub fn names() -> Names {
     Names::new("sim", "host", "d", "c")
 }
 
@@ -126,6 +130,11 @@ impl Ledger {
         }
         let seat = (lease.id.clone(), lease.epoch());
         self.began_at.entry(seat.clone()).or_insert(etag_lsn(lease));
+        // One that waits for its parent may be a ghost, which nobody has read by: the epoch of its name
+        // may have been another's. Whoever begins is told in [`Self::opened`].
+        if lease.property(PARENT).is_some() {
+            return;
+        }
         let first = self.owners.entry(seat).or_insert_with(|| owner.clone()).clone();
         if first != *owner {
             self.wrong(now, 1, format!("{} epoch {} has two committers", lease.id, lease.epoch()));
@@ -173,6 +182,10 @@ impl Ledger {
         if self.closed.contains(&seat) || !self.open.insert(seat.clone()) {
             self.wrong(now, 9, format!("{seat:?} was opened twice"));
         }
+        let first = *self.openers.entry((lease.to_owned(), epoch)).or_insert(process);
+        if first != process && !self.has_peers {
+            self.wrong(now, 1, format!("{seat:?} was opened before by {first}"));
+        }
     }
 
     /// An observer was closed.
@@ -191,7 +204,27 @@ impl Ledger {
         }
     }
 
-    /// A handler was called.
+    /// A handler was called, while its lease was in this epoch, or gone.
+    pub fn called(
+        &mut self,
+        now: Duration,
+        process: Process,
+        lease: &str,
+        epoch: u64,
+        current: Option<u64>,
+    ) {
+        if current != Some(epoch) && !self.has_peers {
+            self.wrong(
+                now,
+                10,
+                format!(
+                    "p{process} was called for {lease} in epoch {epoch}, which was {current:?}"
+                ),
+            );
+        }
+    }
+
+    /// A change was handed to a handler.
     pub fn begin(
         &mut self,
         now: Duration,

@@ -10,6 +10,7 @@ mod executor;
 mod fleet;
 mod leases;
 mod ledger;
+mod letters;
 mod mutations;
 mod room;
 mod splits;

@@ -7,15 +7,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use processor::cut::KeyRange;
+use processor::lease::{Owner, document};
 use processor::span::Span;
 use processor::{
-    Ask, Feed, FeedError, FeedPage, Lag, Later, LeaseStore, Start, Stirred, StoreError, Stored,
+    Ask, Feed, FeedError, FeedPage, Lag, Later, LeaseStore, Member, Start, Stirred, StoreError,
+    Stored,
 };
 use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, oneshot};
 
 use crate::executor::{Process, Sim, WORLD};
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, names};
 
 /// How long a client waits for an answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -46,6 +48,8 @@ pub struct Data {
     pub feed_faults: u64,
     pub read_only: bool,
     pub slow: bool,
+    /// Documents that this process makes are on their way for so long.
+    pub late: Option<(Process, Duration)>,
     /// New leases are refused.
     pub no_new_leases: bool,
     /// Writes of this document are refused.
@@ -299,6 +303,23 @@ impl World {
         Ok(version.to_string())
     }
 
+    /// The epoch of a lease, if it is there.
+    pub fn epoch_of(&self, token: &str) -> Option<u64> {
+        let data = self.data();
+        let (body, _) = data.documents.get(&names().lease(token))?;
+        document::read(body, None).ok().map(|lease| lease.epoch())
+    }
+
+    /// Whether another process has taken the place of an owner, which hears of that with its next
+    /// heartbeat.
+    pub fn is_replaced(&self, owner: &str) -> bool {
+        let Ok(owner) = owner.parse::<Owner>() else { return false };
+        let data = self.data();
+        let member = data.documents.get(&names().host(&owner.name));
+        let member = member.and_then(|(body, _)| Member::read(body));
+        member.is_some_and(|member| member.owner() != owner)
+    }
+
     /// A document arrives that was sent long ago. False if there is one of its id.
     pub fn put_late(&self, id: &str, body: Map<String, Value>) -> bool {
         let mut data = self.data();
@@ -325,6 +346,7 @@ impl World {
         }
         let before = data.documents.remove(id).map(|(body, _)| body);
         let now = self.sim.now();
+        self.trace(|| format!("delete {id}"));
         self.ledger().committed(now, &data, &self.keys, id, before, None);
         Ok(())
     }
@@ -357,7 +379,13 @@ impl LeaseStore for SimStore {
 
     fn create<'a>(&'a self, body: &'a Map<String, Value>) -> Later<'a, Result<String, StoreError>> {
         let body = body.clone();
-        Box::pin(self.send(true, Box::new(move |world| world.put(body, None))))
+        let late = self.world.data().late.filter(|(process, _)| *process == self.process);
+        Box::pin(async move {
+            if let Some((_, time)) = late {
+                self.world.sim.sleep(time).await;
+            }
+            self.send(true, Box::new(move |world| world.put(body, None))).await
+        })
     }
 
     fn replace<'a>(

@@ -64,6 +64,26 @@ async fn dead_letters_are_shown_and_redriven() {
     assert!(told.iter().any(|line| line.contains("set aside")), "{told:?}");
 }
 
+/// An endpoint that nobody listens at is spoken of long before it is given up.
+#[test]
+fn an_endpoint_that_does_not_answer_is_spoken_of() {
+    // A port that was free a moment ago.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let mut command = Command::new(binary());
+    command.args(["processor", "status", "--database", "d", "--container", "c"]);
+    command.args(["--endpoint", &endpoint, "--key", WELL_KNOWN_KEY]);
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut told = BufReader::new(child.stderr.take().unwrap()).lines();
+    let first = told.next().unwrap().unwrap();
+    let has_ended = child.try_wait().unwrap().is_some();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(first.contains(&endpoint) && first.contains("does not answer"), "{first}");
+    assert!(!has_ended, "it was given up");
+}
+
 /// Status shows hosts, who has which lease, how often it moved, and how far behind it is; again and
 /// again if asked to.
 #[tokio::test]
@@ -121,6 +141,8 @@ async fn mistakes_are_told_in_a_line() {
     ] {
         let (worked, text) = status(place.0, place.1, place.2, place.3);
         assert!(!worked && text.contains(expected), "{place:?}: {text}");
-        assert!(text.trim().lines().count() == 1 && text.len() < 600, "{text}");
+        // But for what is said while an endpoint is silent.
+        let lines = text.trim().lines().filter(|line| !line.contains("it is tried again"));
+        assert!(lines.count() == 1 && text.len() < 600, "{text}");
     }
 }

@@ -1,11 +1,15 @@
 //! From the command line to the containers it is about.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use client::{Account, Client, Container, Credential, Options as ClientOptions, Trust};
 use processor::{Builder, Options, Site};
 
 use super::arguments::Arguments;
+
+/// An endpoint that is silent for so long is spoken of.
+const SILENCE: Duration = Duration::from_secs(2);
 
 /// The monitored container.
 pub fn site(arguments: &Arguments) -> Result<Site, String> {
@@ -60,6 +64,20 @@ fn account(arguments: &Arguments) -> Result<(String, String), String> {
     }
 }
 
+/// Waits for what an endpoint is asked first, and says so if no answer comes: the client tries again for
+/// a while before it gives up.
+pub async fn answered<T>(arguments: &Arguments, work: impl Future<Output = T>) -> T {
+    tokio::pin!(work);
+    tokio::select! {
+        done = &mut work => return done,
+        () = tokio::time::sleep(SILENCE) => {}
+    }
+    if let Ok((endpoint, _)) = account(arguments) {
+        eprintln!("astrarium: {endpoint} does not answer; it is tried again");
+    }
+    work.await
+}
+
 /// The processor's name, which its positions are stored under.
 pub fn prefix(arguments: &Arguments) -> String {
     arguments.get("name").unwrap_or("processor").to_owned()
@@ -70,7 +88,8 @@ pub async fn builder(arguments: &Arguments, site: &Site) -> Result<Builder, Stri
     let database = arguments.get("leases-database").or(arguments.get("database"));
     let database = database.unwrap_or_default();
     let leases = site.beside(database, arguments.get("leases").unwrap_or("leases"));
-    let mut builder = Builder::connect(site, &leases).await.map_err(|error| error.to_string())?;
+    let connecting = answered(arguments, Builder::connect(site, &leases)).await;
+    let mut builder = connecting.map_err(|error| error.to_string())?;
     if let Some(name) = arguments.get("dead-letters") {
         let store = site.beside(database, name).store("the dead-letter container").await;
         builder = builder.dead_letters(Arc::new(store.map_err(|error| error.to_string())?));

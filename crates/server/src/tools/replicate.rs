@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use client::{Container, FeedScope, Kind};
-use processor::{Fleet, Mode, Options};
+use processor::{Event, Fleet, Mode, Options};
 
 use super::arguments::Arguments;
 use super::copy::Copier;
@@ -25,7 +25,8 @@ pub async fn replicate(arguments: &Arguments) -> Result<(), String> {
     let name = arguments.need("to-container")?;
     let target = site.beside(database, name).handle().map_err(|error| error.to_string())?;
     let source = site.handle().map_err(|error| error.to_string())?;
-    let source_paths = source.read().await.map_err(|error| format!("the source: {error}"))?;
+    let read = place::answered(arguments, source.read()).await;
+    let source_paths = read.map_err(|error| format!("the source: {error}"))?;
     let target_paths = target.read().await.map_err(|error| format!("the target: {error}"))?;
     if source_paths.rid == target_paths.rid {
         return Err("the copy of a container cannot be the container itself".into());
@@ -44,16 +45,15 @@ pub async fn replicate(arguments: &Arguments) -> Result<(), String> {
     let options = Options { lanes, ..options };
     let copied = Arc::new(AtomicU64::new(0));
     let counter = Arc::clone(&copied);
+    let saved = Arc::new(AtomicU64::new(0));
+    let saves = Arc::clone(&saved);
     let builder = place::builder(arguments, &site).await?.options(options);
     let fleet = builder.fleet();
     let mut processor = builder
-        .monitor(Arc::new(|event: &processor::Event| {
-            if matches!(
-                event,
-                processor::Event::Alarm { .. } | processor::Event::HandlerFailed { .. }
-            ) {
-                run::tell(event);
-            }
+        .monitor(Arc::new(move |event: &Event| match event {
+            Event::Alarm { .. } | Event::HandlerFailed { .. } => run::tell(event),
+            Event::Checkpointed { items, .. } => drop(saves.fetch_add(*items, Ordering::Relaxed)),
+            _ => {}
         }))
         .handler(move |_, changes| {
             let (copier, counter) = (Arc::clone(&copier), Arc::clone(&counter));
@@ -70,7 +70,7 @@ pub async fn replicate(arguments: &Arguments) -> Result<(), String> {
     processor.start().await.map_err(|error| error.to_string())?;
     let ended = tokio::select! {
         report = processor.ended() => Some(report),
-        watched = watch(&fleet, &copied, arguments.flag("until-caught-up")) => {
+        watched = watch(&fleet, &saved, arguments.flag("until-caught-up")) => {
             watched?;
             None
         }
@@ -105,15 +105,17 @@ async fn mode(asked: Mode, source: &Container) -> Result<Mode, String> {
     }
 }
 
-/// Shows how far it is. Returns when all is copied, if that is the end.
-async fn watch(fleet: &Fleet, copied: &AtomicU64, ends: bool) -> Result<(), String> {
+/// Shows how far it is. What is left is counted from the saved positions, so what is done is too:
+/// changes that are copied and not yet saved would count twice. Returns when all is copied, if that is
+/// the end.
+async fn watch(fleet: &Fleet, saved: &AtomicU64, ends: bool) -> Result<(), String> {
     loop {
         tokio::time::sleep(REFRESH).await;
         let status = fleet.status().await.map_err(|error| error.to_string())?;
         let left: Option<u64> = status.estimates.iter().map(|each| each.items).sum();
         // Deletes are commits, but no items.
         let behind: Option<u64> = status.estimates.iter().map(|each| each.commits).sum();
-        let done = copied.load(Ordering::Relaxed);
+        let done = saved.load(Ordering::Relaxed);
         if std::io::stderr().is_terminal() {
             let line = left.map_or_else(|| format!("{done} copied"), |left| bar(done, left));
             eprint!("\r{line}\x1b[K");
