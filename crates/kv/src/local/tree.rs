@@ -26,6 +26,7 @@ use fjall::{AbstractTree as _, Database, KeyspaceCreateOptions, PersistMode};
 
 use super::format::{SegmentId, SegmentKind, u32_at, u64_at};
 use super::recent::{Recent, Value};
+use super::repair;
 use super::stems::{self, Gathered, Stems, Tables};
 use crate::{Epoch, Error, Keyspace, PartitionId, Result};
 
@@ -119,7 +120,7 @@ pub(crate) struct Tree {
 
 impl Tree {
     pub(crate) fn open(dir: &Path, cache_bytes: u64) -> Result<Self> {
-        let db = super::repair::open_database(dir, || {
+        let (db, is_cut) = repair::open_database(dir, || {
             Database::builder(dir)
                 .cache_size(cache_bytes)
                 .max_journaling_size(FJALL_JOURNAL_BYTES)
@@ -141,7 +142,12 @@ impl Tree {
             open("terms", runs)?,
         ];
         let internal = open("internal", point_reads)?;
-        Ok(Self { db, spaces, internal, stems: Stems::default() })
+        let tree = Self { db, spaces, internal, stems: Stems::default() };
+        if is_cut {
+            tree.begin_pointers()?;
+            repair::settled(dir)?;
+        }
+        Ok(tree)
     }
 
     pub(crate) fn space(&self, keyspace: Keyspace) -> &fjall::Keyspace {
