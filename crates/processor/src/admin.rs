@@ -11,7 +11,7 @@ use crate::env::{Env, Machine};
 use crate::estimate::{Estimate, estimate};
 use crate::feed::Feed;
 use crate::host::FleetView;
-use crate::lease::{Lease, document, extra, foreign};
+use crate::lease::{Lease, Owner, document, extra, foreign};
 use crate::letter::{self, Letter};
 use crate::member::Member;
 use crate::names::{Names, Sort};
@@ -269,19 +269,10 @@ impl Fleet {
         Ok(Start::After(self.feed.read(ask).await?.continuation))
     }
 
-    /// Forgets all positions: the next start makes the leases anew. Refused while hosts run.
+    /// Forgets all positions: the next start makes the leases anew. Refused while hosts run; where
+    /// they have ended without a word it waits until they count as dead.
     pub async fn reset(&self) -> Result<usize, AdminError> {
-        let view = self.view().await?;
-        let now = self.env.now();
-        let live =
-            view.live_leases().find(|lease| view.life(lease, now) == crate::host::Life::Live);
-        if let Some(lease) = live {
-            return Err(AdminError::Refused(format!(
-                "lease {} is owned by {}: stop the fleet first, or use seek",
-                lease.token,
-                lease.owner.as_deref().unwrap_or_default()
-            )));
-        }
+        self.wait_for_silence().await?;
         let documents = self.store.list(&self.names.all()).await?;
         let mut removed = 0;
         for stored in &documents {
@@ -291,6 +282,39 @@ impl Fleet {
             }
         }
         Ok(removed)
+    }
+
+    /// Waits until no lease has an owner that may live. An owner that shows a sign of life is told of.
+    async fn wait_for_silence(&self) -> Result<(), AdminError> {
+        let mut documents = self.store.list(&self.names.all()).await?;
+        let mut view = self.view_of(&documents);
+        let first: BTreeMap<String, String> =
+            documents.into_iter().map(|stored| (stored.id, stored.etag)).collect();
+        let stirs = |id: &str, etag: &str| first.get(id).is_none_or(|first| first != etag);
+        loop {
+            let now = self.env.now();
+            let live = |lease: &&Lease| view.life(lease, now) == crate::host::Life::Live;
+            let owned: Vec<&Lease> = view.live_leases().filter(live).collect();
+            if owned.is_empty() {
+                return Ok(());
+            }
+            for lease in owned {
+                let owner = lease.owner.as_deref().unwrap_or_default();
+                let name = owner.parse::<Owner>().map_or(owner.to_owned(), |owner| owner.name);
+                let host = view.members.get(&name);
+                if stirs(&lease.id, &lease.etag)
+                    || host.is_some_and(|(member, etag)| stirs(&member.id, etag))
+                {
+                    return Err(AdminError::Refused(format!(
+                        "lease {} is owned by {owner}: stop the fleet first, or use seek",
+                        lease.token,
+                    )));
+                }
+            }
+            self.env.sleep(POLL).await;
+            documents = self.store.list(&self.names.all()).await?;
+            view.replace(&documents, self.env.now());
+        }
     }
 
     /// Changes that were set aside, in the order of their commits.

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use crate::env::Later;
 use crate::store::{LeaseStore, Stirred, StoreError, Stored};
 
-/// Most documents of one processor.
+/// Most documents of one processor; a listing stops when it has more.
 const DOCUMENTS_MAX: usize = 200_000;
 /// A wait where the service asks for one without saying how long.
 const THROTTLE_WAIT: Duration = Duration::from_millis(100);
@@ -167,6 +167,14 @@ impl LeaseStore for HttpStore {
     fn list<'a>(&'a self, prefix: &'a str) -> Later<'a, Result<Vec<Stored>, StoreError>> {
         Box::pin(async move {
             let listed = self.list_all(prefix).await.map_err(container_refusal)?;
+            if listed.len() > DOCUMENTS_MAX {
+                // Half of a fleet's leases must not be taken for all of them.
+                let message = format!(
+                    "more than {DOCUMENTS_MAX} documents begin with '{prefix}'; remove those that \
+                     are not needed, dead letters above all, or use another prefix"
+                );
+                return Err(StoreError::Refused { status: 413, message });
+            }
             if let Ok(mut keys) = self.keys.lock() {
                 keep_listed(&mut keys, prefix, &listed);
             }

@@ -102,6 +102,20 @@ async fn kill_9_loses_nothing() {
     second.stop();
 }
 
+/// A fleet whose hosts were all killed can be reset, once they count as dead.
+#[tokio::test]
+async fn a_fleet_that_was_killed_can_be_reset() {
+    let home = Home::new(2).await;
+    let mut host = Process::start(&home, "a");
+    home.fill("x", 20).await;
+    eventually("it works", || async { handed(&home, &["a"]).len() == 20 }).await;
+    let fleet = home.fleet().await;
+    let refused = fleet.reset().await.unwrap_err().to_string();
+    assert!(refused.contains("stop the fleet first"), "{refused}");
+    host.child.kill().unwrap();
+    assert_eq!(fleet.reset().await.unwrap(), 2);
+}
+
 /// 30: stopped for longer than its leases last, then continued: it does not take them back, and
 /// what it had in hand does not land.
 #[tokio::test]
