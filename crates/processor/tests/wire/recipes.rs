@@ -260,7 +260,8 @@ async fn two_functions_one_feed() {
 }
 
 /// The commands that look at a fleet and tell it what to do.
-#[tokio::test]
+// Commands block this thread, and the host must go on meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fleet_is_managed_from_the_terminal() {
     let home = Home::new(2).await;
     let sink = Sink::new();
