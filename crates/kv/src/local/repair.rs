@@ -90,12 +90,14 @@ fn cut_tail(dir: &Path, open: impl Fn() -> fjall::Result<Database>) -> Result<Da
     open().map_err(|error| super::tree::failed(&error))
 }
 
-/// Says that the journal that was cut is not needed any more.
+/// Says that the journal that was cut is not needed any more. It must not come back after a loss of
+/// power: it would take the place of one that has gone on since.
 pub(crate) fn settled(dir: &Path) -> Result<()> {
-    match kept(dir) {
-        Some(whole) => at_path(&whole, fs::remove_file(&whole)),
-        None => Ok(()),
+    if let Some(whole) = kept(dir) {
+        at_path(&whole, fs::remove_file(&whole))?;
+        at_path(dir, sync_dir(dir))?;
     }
+    Ok(())
 }
 
 /// A journal that was to be cut.
