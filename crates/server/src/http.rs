@@ -2,6 +2,7 @@
 
 mod again;
 pub mod body;
+pub(crate) mod brisk;
 mod connection;
 mod cors;
 mod respond;

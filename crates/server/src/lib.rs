@@ -34,6 +34,7 @@ use engine::Engine;
 use tokio::sync::{Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
+pub use http::brisk::before_sleep;
 pub use http::serve;
 
 use consistency::Consistency;

@@ -124,6 +124,7 @@ fn serve(loaded: &Loaded) -> Result<(), String> {
     let listener = bind(settings)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
+        .on_thread_park(server::before_sleep)
         .build()
         .map_err(|e| format!("cannot start threads: {e}"))?;
     runtime.block_on(run(settings, listener))

@@ -4,12 +4,14 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Instant;
 
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use tokio::net::TcpStream;
 
+use super::brisk::{self, Brisk};
 use super::respond::{Peer, respond};
 use super::watch::{Activity, Order, Stream, Watched};
 use crate::Server;
@@ -56,7 +58,7 @@ async fn open(stream: TcpStream, server: &Server, activity: &Activity) -> Option
     }
 }
 
-async fn drive(stream: Watched, peer: Arc<Peer>, activity: &Activity) {
+async fn drive(stream: Watched, peer: Arc<Peer>, activity: &Arc<Activity>) {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     // The watch has a limit for heads that does not also end idle connections, as hyper's does.
     builder.http1().header_read_timeout(None).max_buf_size(HEAD_BYTES_MAX);
@@ -67,6 +69,7 @@ async fn drive(stream: Watched, peer: Arc<Peer>, activity: &Activity) {
     let service = service_fn(|request| respond(peer.clone(), request));
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let mut finishing = false;
+    let mut brisk = Brisk::new();
     let ended = poll_fn(|cx| {
         match activity.poll_order(cx) {
             Order::None => {}
@@ -77,7 +80,13 @@ async fn drive(stream: Watched, peer: Arc<Peer>, activity: &Activity) {
             }
             Order::End => return Poll::Ready(Ok(())),
         }
-        connection.as_mut().poll(cx)
+        let woken = Instant::now();
+        let polled = connection.as_mut().poll(cx);
+        let (requests, idle) = activity.requests();
+        if polled.is_pending() && brisk.waits_awake(woken, requests, idle, activity.traffic()) {
+            brisk::expect(activity);
+        }
+        polled
     });
     if let Err(error) = ended.await {
         tracing::debug!(error, "a connection ended badly");

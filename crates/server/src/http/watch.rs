@@ -7,7 +7,11 @@
 //! or about a shutdown, it learns from its [`Activity`].
 
 use std::io::{self, IoSlice};
+#[cfg(unix)]
+use std::os::fd::{AsFd, OwnedFd};
 use std::pin::Pin;
+#[cfg(unix)]
+use std::sync::OnceLock;
 use std::sync::atomic::{
     AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst,
 };
@@ -19,6 +23,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
+use super::brisk::Traffic;
 use crate::Options;
 
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
@@ -30,19 +35,22 @@ fn now_ms() -> u64 {
 
 /// All connections.
 #[derive(Debug, Default)]
-pub struct Watch(Mutex<Vec<Weak<Activity>>>);
+pub struct Watch {
+    connections: Mutex<Vec<Weak<Activity>>>,
+    traffic: Arc<Traffic>,
+}
 
 impl Watch {
     /// A new connection.
     pub fn add(&self) -> Arc<Activity> {
-        let activity = Arc::new(Activity::default());
-        locked(&self.0).push(Arc::downgrade(&activity));
+        let activity = Arc::new(Activity::new(self.traffic.clone()));
+        locked(&self.connections).push(Arc::downgrade(&activity));
         activity
     }
 
     /// Ends the connections that have exceeded a limit, and forgets those that are gone.
     pub fn sweep(&self, options: &Options) {
-        locked(&self.0).retain(|connection| {
+        locked(&self.connections).retain(|connection| {
             let Some(activity) = connection.upgrade() else { return false };
             if let Some(why) = activity.overdue(options) {
                 tracing::debug!(?why, "a connection is ended");
@@ -54,7 +62,7 @@ impl Watch {
 
     /// Tells all connections to finish what they have begun.
     pub fn finish(&self) {
-        for activity in locked(&self.0).iter().filter_map(Weak::upgrade) {
+        for activity in locked(&self.connections).iter().filter_map(Weak::upgrade) {
             activity.order(Order::Finish);
         }
     }
@@ -88,26 +96,20 @@ pub struct Activity {
     order: AtomicU8,
     /// Wakes the connection when it gets an order.
     waker: Mutex<Option<Waker>>,
+    traffic: Arc<Traffic>,
+    /// Requests that have begun.
+    begun: AtomicU32,
+    /// Requests under way.
     requests: AtomicU32,
     /// HTTP/2 sends frames that belong to no request, so that bytes do not mean a head.
     multiplexed: AtomicBool,
     idle_since: AtomicU64,
     head_since: AtomicU64,
     blocked_since: AtomicU64,
-}
-
-impl Default for Activity {
-    fn default() -> Self {
-        Self {
-            order: AtomicU8::new(Order::None as u8),
-            waker: Mutex::new(None),
-            requests: AtomicU32::new(0),
-            multiplexed: AtomicBool::new(false),
-            idle_since: AtomicU64::new(now_ms()),
-            head_since: AtomicU64::new(0),
-            blocked_since: AtomicU64::new(0),
-        }
-    }
+    /// Whether somebody wants to look at the socket while the connection waits.
+    wanted: AtomicBool,
+    #[cfg(unix)]
+    socket: OnceLock<OwnedFd>,
 }
 
 /// Why a connection is ended.
@@ -122,14 +124,43 @@ pub enum Overdue {
 }
 
 impl Activity {
+    fn new(traffic: Arc<Traffic>) -> Self {
+        Self {
+            order: AtomicU8::new(Order::None as u8),
+            waker: Mutex::new(None),
+            traffic,
+            begun: AtomicU32::new(0),
+            requests: AtomicU32::new(0),
+            multiplexed: AtomicBool::new(false),
+            idle_since: AtomicU64::new(now_ms()),
+            head_since: AtomicU64::new(0),
+            blocked_since: AtomicU64::new(0),
+            wanted: AtomicBool::new(false),
+            #[cfg(unix)]
+            socket: OnceLock::new(),
+        }
+    }
+
     /// A request's head has arrived. Ends when the result is dropped.
     pub fn request(self: &Arc<Self>, multiplexed: bool) -> Busy {
+        self.traffic.request();
+        self.begun.fetch_add(1, Relaxed);
         self.requests.fetch_add(1, Relaxed);
         self.head_since.store(0, Relaxed);
         if multiplexed {
             self.multiplexed.store(true, Relaxed);
         }
         Busy(self.clone())
+    }
+
+    /// How many requests have begun, and whether none of them is under way.
+    pub fn requests(&self) -> (u32, bool) {
+        (self.begun.load(Relaxed), self.requests.load(Relaxed) == 0)
+    }
+
+    /// What all connections are asked.
+    pub fn traffic(&self) -> &Traffic {
+        &self.traffic
     }
 
     /// What the connection is told to do; its task is woken when that changes.
@@ -176,6 +207,35 @@ impl Activity {
     pub fn received(&self) {
         if self.requests.load(Relaxed) == 0 && self.head_since.load(Relaxed) == 0 {
             self.head_since.store(now_ms(), Relaxed);
+        }
+    }
+
+    /// Whether there are bytes to read, as far as that is known; where it cannot be told there are,
+    /// so that nobody waits for them.
+    pub fn is_readable(&self) -> bool {
+        #[cfg(unix)]
+        if let Some(socket) = self.socket.get() {
+            use rustix::event::{PollFd, PollFlags, Timespec, poll};
+            let mut sockets = [PollFd::new(socket, PollFlags::IN)];
+            return !matches!(poll(&mut sockets, Some(&Timespec::default())), Ok(0));
+        }
+        self.wanted.store(true, Relaxed);
+        true
+    }
+
+    /// The connection waits for bytes.
+    #[cfg(unix)]
+    fn waits(&self, stream: &Stream) {
+        if !self.wanted.load(Relaxed) || self.socket.get().is_some() {
+            return;
+        }
+        let stream = match stream {
+            Stream::Plain(stream) => stream,
+            Stream::Tls(stream) => stream.get_ref().0,
+        };
+        // One that cannot be had is done without.
+        if let Ok(socket) = stream.as_fd().try_clone_to_owned() {
+            let _ = self.socket.set(socket);
         }
     }
 
@@ -234,6 +294,10 @@ impl AsyncRead for Watched {
         let polled = each!(self, stream => Pin::new(stream).poll_read(cx, buf));
         if buf.filled().len() > before {
             self.activity.received();
+        }
+        #[cfg(unix)]
+        if polled.is_pending() {
+            self.activity.waits(&self.stream);
         }
         polled
     }
@@ -302,7 +366,7 @@ mod tests {
 
     #[test]
     fn each_way_of_doing_nothing() {
-        let activity = Arc::new(Activity::default());
+        let activity = Arc::new(Activity::new(Arc::default()));
         check(&activity, Some(Overdue::Idle));
         activity.received();
         check(&activity, Some(Overdue::Head));
@@ -318,7 +382,7 @@ mod tests {
 
     #[test]
     fn frames_are_not_heads() {
-        let activity = Arc::new(Activity::default());
+        let activity = Arc::new(Activity::new(Arc::default()));
         drop(activity.request(true));
         activity.received();
         check(&activity, Some(Overdue::Idle));
