@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use conformance::server::Scratch;
 
-use crate::load::Measure;
+use crate::load::{self, Measure};
 
 /// A running PostgreSQL.
 pub struct Postgres {
@@ -51,9 +51,36 @@ impl Postgres {
         Ok(postgres)
     }
 
-    /// One client that asks for a number below the one given, prepared.
+    /// One client that asks for a number below the one given, prepared. How fast it is on the whole
+    /// and how long single answers take is told by two runs, since the second writes all of them down.
     pub fn ask(&self, sql: &str, below: u64, seconds: u64) -> Result<Measure, String> {
-        self.pgbench(1, seconds, &format!("\\set n random(0, {})\n{sql}\n", below - 1))
+        let script = format!("\\set n random(0, {})\n{sql}\n", below - 1);
+        let found = self.pgbench(1, seconds, &script)?;
+        let latencies = self.latencies(seconds, &script)?;
+        Ok(Measure {
+            per_second: found.per_second,
+            ..load::measure(latencies, Duration::from_secs(1))
+        })
+    }
+
+    /// How long each answer took, in nanoseconds.
+    fn latencies(&self, seconds: u64, script: &str) -> Result<Vec<u32>, String> {
+        let prefix = self.folder.path().join("latencies");
+        let log = format!("--log-prefix={}", prefix.display());
+        self.pgbench_with(1, seconds, script, &["-l", &log])?;
+        let files = std::fs::read_dir(self.folder.path()).map_err(|error| error.to_string())?;
+        let mut latencies = Vec::new();
+        for file in files.flatten().map(|entry| entry.path()) {
+            if !file.to_string_lossy().starts_with(&*prefix.to_string_lossy()) {
+                continue;
+            }
+            let text = std::fs::read_to_string(&file).map_err(|error| error.to_string())?;
+            // The third word of a line is the time that one transaction took, in microseconds.
+            let times = text.lines().filter_map(|line| line.split(' ').nth(2)?.parse::<u32>().ok());
+            latencies.extend(times.map(|time| time.saturating_mul(1000)));
+            std::fs::remove_file(&file).map_err(|error| error.to_string())?;
+        }
+        Ok(latencies)
     }
 
     fn empty(documents: u64) -> Result<Self, String> {
@@ -153,6 +180,16 @@ impl Postgres {
     }
 
     fn pgbench(&self, connections: usize, seconds: u64, script: &str) -> Result<Measure, String> {
+        self.pgbench_with(connections, seconds, script, &[])
+    }
+
+    fn pgbench_with(
+        &self,
+        connections: usize,
+        seconds: u64,
+        script: &str,
+        more: &[&str],
+    ) -> Result<Measure, String> {
         let file = self.folder.path().join("script.sql");
         std::fs::write(&file, script).map_err(|error| error.to_string())?;
         let mut command = Command::new(self.programs.join("pgbench"));
@@ -167,6 +204,7 @@ impl Postgres {
             "-T",
             &seconds.to_string(),
         ]);
+        command.args(more);
         command
             .args(["-h", "127.0.0.1", "-p", &self.port.to_string(), "-U", "bench", "-f"])
             .arg(&file)
