@@ -13,7 +13,7 @@ use conformance::wire::signed;
 use crate::load::{self, Measure, fill, run};
 use crate::postgres::Postgres;
 use crate::table::{Line, Target};
-use crate::{Arguments, DOCUMENTS, Ours, path};
+use crate::{Arguments, DOCUMENTS, Ours, memory, path};
 
 /// Documents that are asked for.
 pub const QUERIED: u64 = 1_000_000;
@@ -115,6 +115,7 @@ fn write_cost(arguments: &Arguments, ours: &Ours) -> io::Result<Line> {
     let mut best = [Measure::default(); 2];
     for _ in 0..arguments.rounds {
         for (best, container) in best.iter_mut().zip([1, 0]) {
+            memory::touch()?;
             let found = run(ours.address, &ours.creates(container), 64, arguments.round())?;
             if found.per_second > best.per_second {
                 *best = found;
