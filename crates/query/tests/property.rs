@@ -29,12 +29,10 @@ fn run(seed: u64) {
     let mut chance = Chance::new(seed);
     let count = chance.below(40);
     let documents: Vec<String> = (0..count).map(|id| random::document(&mut chance, id)).collect();
-    let composites = vec![
-        vec![(path(&["a"]), false), (path(&["b"]), true)],
-        vec![(path(&["n"]), true), (path(&["id"]), true)],
-    ];
+    let composites = random::COMPOSITES
+        .map(|columns| columns.map(|(name, down)| (path(&[name]), down)).to_vec());
     let plain = Memory::new(&documents, false, Vec::new());
-    let indexed = Memory::new(&documents, true, composites);
+    let indexed = Memory::new(&documents, true, composites.to_vec());
     for _ in 0..QUERIES {
         let query = random::query(&mut chance);
         let place = format!("seed {seed}: {}", query.text);

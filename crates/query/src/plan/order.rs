@@ -14,13 +14,18 @@ pub(crate) struct OrderScan {
     pub scan: Scan,
     /// Whether items without a value must be looked for beside it.
     pub missing: bool,
-    /// Whether order keys are the bytes of entries inverted.
+    /// Whether order keys are the bytes of entries inverted: entries are read backwards then.
     inverted: bool,
     /// What all entries begin with: values that the filter asks for and nobody sorts by.
     prefix: Bytes,
 }
 
 impl OrderScan {
+    /// Whether items of one value come backwards.
+    pub(crate) fn is_backwards(&self) -> bool {
+        self.inverted
+    }
+
     /// The order key of an entry.
     pub(crate) fn order_key(&self, value: &Bytes) -> Bytes {
         let value = value.slice(self.prefix.len().min(value.len())..);

@@ -16,8 +16,9 @@ pub(crate) enum Place {
     Item { item: Bytes, row: u32 },
     /// In the order of an index that the plan chose: after this row of this entry.
     Entry { scan: String, value: Bytes, item: Bytes, row: u32 },
-    /// In the order of `ORDER BY`: after this row.
-    Ordered { key: Bytes, item: Bytes, row: u32 },
+    /// In the order of `ORDER BY`: after this row. Rows that are equal in it stand in the order of
+    /// their items, or backwards: other plans than the one that began have to follow.
+    Ordered { key: Bytes, item: Bytes, row: u32, backwards: bool },
     /// In the order of groups: after this one.
     Group { identity: Bytes },
     /// In an order made for each page: after this many rows.
@@ -44,7 +45,9 @@ impl Resume {
             Place::Entry { scan, value, item, row } => {
                 (2, vec![scan.as_bytes(), value, item], u64::from(*row))
             }
-            Place::Ordered { key, item, row } => (3, vec![key, item], u64::from(*row)),
+            Place::Ordered { key, item, row, backwards } => {
+                (if *backwards { 6 } else { 3 }, vec![key, item], u64::from(*row))
+            }
             Place::Group { identity } => (4, vec![identity], 0),
             Place::Count { rows } => (5, vec![], *rows),
         };
@@ -109,7 +112,10 @@ impl Reader<'_> {
                 item: self.part()?,
                 row,
             },
-            3 => Place::Ordered { key: self.part()?, item: self.part()?, row },
+            3 | 6 => {
+                let backwards = kind == 6;
+                Place::Ordered { key: self.part()?, item: self.part()?, row, backwards }
+            }
             4 => Place::Group { identity: self.part()? },
             5 => Place::Count { rows: number },
             _ => return None,
@@ -144,7 +150,8 @@ mod tests {
             Place::Start,
             Place::Item { item: item.clone(), row: 3 },
             Place::Entry { scan: "/a/?".into(), value: key.clone(), item: item.clone(), row: 0 },
-            Place::Ordered { key: key.clone(), item, row: ALL_ROWS },
+            Place::Ordered { key: key.clone(), item: item.clone(), row: ALL_ROWS, backwards: true },
+            Place::Ordered { key: key.clone(), item, row: 1, backwards: false },
             Place::Group { identity: key },
             Place::Count { rows: 7 },
         ];

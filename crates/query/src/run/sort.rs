@@ -28,7 +28,7 @@ pub(super) struct Rank {
     key: Bytes,
     item: Bytes,
     row: u32,
-    /// Ties are broken by item, backwards where the first key descends.
+    /// Ties are broken by item, or backwards.
     backwards: bool,
 }
 
@@ -75,45 +75,56 @@ enum Part {
 
 impl<S: Source> Run<'_, S> {
     pub(super) async fn ordered(&self, mut sheet: Sheet, place: Place) -> Result<Page> {
-        let backwards = self.bound().order.keys.first().is_some_and(|key| key.descending);
-        let mut after = match place {
-            Place::Start => None,
-            Place::Ordered { key, item, row } => {
+        let descends = self.descends();
+        let order_scan = self.plan.order.as_ref();
+        let (mut after, backwards) = match place {
+            Place::Start => (None, order_scan.map_or(descends, OrderScan::is_backwards)),
+            Place::Ordered { key, item, row, backwards } => {
                 let key = self.whole_key(key, &item).await?;
-                Some(Rank { key, item, row, backwards })
+                (Some(Rank { key, item, row, backwards }), backwards)
             }
             _ => return Err(foreign()),
         };
         if self.block().distinct {
-            return self.distinct_ordered(sheet, after).await;
+            return self.distinct_ordered(sheet, after, backwards).await;
         }
-        let Some(order_scan) = &self.plan.order else {
-            let more = self.passes(&mut sheet, &mut after, Part::All).await?;
+        // An index that has ties the other way round cannot go on from here.
+        let Some(order_scan) = order_scan.filter(|scan| scan.is_backwards() == backwards) else {
+            let more = self.passes(&mut sheet, &mut after, (Part::All, backwards)).await?;
             return Ok(self.finish_ordered(sheet, after, more));
         };
         // Ascending, what is missing comes first; descending, last.
+        let is_missing = |rank: &Rank| is_missing_key(&rank.key, descends);
+        let missing = (Part::Missing, backwards);
         let in_missing = after.as_ref().is_none_or(is_missing);
         let mut more = false;
-        if order_scan.missing && !backwards && in_missing {
-            more = self.passes(&mut sheet, &mut after, Part::Missing).await? || sheet.is_full();
+        if order_scan.missing && !descends && in_missing {
+            more = self.passes(&mut sheet, &mut after, missing).await? || sheet.is_full();
         }
         // An index of several keys has entries for what is missing too.
-        let in_entries = !order_scan.missing
-            || !backwards
-            || after.as_ref().is_none_or(|rank| !is_missing(rank));
+        let in_entries =
+            !order_scan.missing || !descends || after.as_ref().is_none_or(|rank| !is_missing(rank));
         if !more && in_entries {
             more = self.by_index(order_scan, &mut sheet, &mut after).await?;
         }
-        if !more && order_scan.missing && backwards {
-            more = self.passes(&mut sheet, &mut after, Part::Missing).await?;
+        if !more && order_scan.missing && descends {
+            more = self.passes(&mut sheet, &mut after, missing).await?;
         }
         Ok(self.finish_ordered(sheet, after, more))
     }
 
     fn finish_ordered(&self, sheet: Sheet, after: Option<Rank>, more: bool) -> Page {
         let next = after.filter(|_| more);
-        let place = |Rank { key, item, row, .. }| Place::Ordered { key: shortened(key), item, row };
+        let place = |Rank { key, item, row, backwards }| {
+            let key = shortened(key);
+            Place::Ordered { key, item, row, backwards }
+        };
         sheet.finish(next.map(place))
+    }
+
+    /// Whether the first key descends.
+    fn descends(&self) -> bool {
+        self.bound().order.keys.first().is_some_and(|key| key.descending)
     }
 
     /// The order key of a place. The rest of a long one is in its item; where that has changed, the
@@ -144,7 +155,9 @@ impl<S: Source> Run<'_, S> {
         }
         let filtered = self.is_filtered(&access);
         let mut begun = None;
-        if let Some(rank) = after.as_ref().filter(|rank| !order_scan.missing || !is_missing(rank)) {
+        let descends = self.descends();
+        let in_entries = |rank: &&Rank| !order_scan.missing || !is_missing_key(&rank.key, descends);
+        if let Some(rank) = after.as_ref().filter(in_entries) {
             let value = order_scan.entry_value(&rank.key);
             cursor.seek(value.clone(), rank.item.clone());
             if rank.row != ALL_ROWS && !self.block().from.is_empty() {
@@ -183,7 +196,7 @@ impl<S: Source> Run<'_, S> {
         after: &mut Option<Rank>,
     ) -> Result<bool> {
         let block = self.block();
-        let backwards = self.bound().order.keys.first().is_some_and(|key| key.descending);
+        let backwards = order_scan.is_backwards();
         let key = order_scan.order_key(&found.value);
         self.context.budget.begin_row();
         let mut frame = Frame::new(self.context, self.bound().slots, &found.document.body);
@@ -209,13 +222,14 @@ impl<S: Source> Run<'_, S> {
         Ok(self.breathe().await? && after.is_some())
     }
 
-    /// Passes over all items, each keeping the best rows after those given. True where the page is
+    /// Passes over all items, each keeping the best rows after those given, of the part and with ties
+    /// backwards or not. True where the page is
     /// full before the end.
     async fn passes(
         &self,
         sheet: &mut Sheet,
         after: &mut Option<Rank>,
-        part: Part,
+        part: (Part, bool),
     ) -> Result<bool> {
         loop {
             let room = sheet.room().clamp(1, PASS_ROWS);
@@ -239,7 +253,7 @@ impl<S: Source> Run<'_, S> {
         &self,
         room: usize,
         after: Option<&Rank>,
-        part: Part,
+        part: (Part, bool),
         sheet: &mut Sheet,
     ) -> Result<(Vec<Kept>, bool)> {
         let mut best: BinaryHeap<Kept> = BinaryHeap::new();
@@ -282,12 +296,11 @@ impl<S: Source> Run<'_, S> {
     fn candidates(
         &self,
         found: &Found,
-        part: Part,
+        (part, backwards): (Part, bool),
         ahead: &mut Ahead<'_, S>,
         mut take: impl FnMut(Rank, Value<'_>) -> Result<()>,
     ) -> Result<()> {
         let (block, order) = (self.block(), &self.bound().order);
-        let backwards = order.keys.first().is_some_and(|key| key.descending);
         self.context.budget.begin_row();
         let mut frame = Frame::new(self.context, self.bound().slots, &found.document.body);
         let mut rows = Rows::new(block);
@@ -299,7 +312,7 @@ impl<S: Source> Run<'_, S> {
                 continue;
             }
             let key = order_key(order, &mut frame)?;
-            if part == Part::Missing && !is_missing_key(&key, backwards) {
+            if part == Part::Missing && !is_missing_key(&key, self.descends()) {
                 continue;
             }
             let value = block.output(&mut frame)?;
@@ -313,7 +326,12 @@ impl<S: Source> Run<'_, S> {
 
     /// `DISTINCT` with `ORDER BY`: every value stands where its first row does. All different
     /// values are held, up to the limit.
-    async fn distinct_ordered(&self, mut sheet: Sheet, after: Option<Rank>) -> Result<Page> {
+    async fn distinct_ordered(
+        &self,
+        mut sheet: Sheet,
+        after: Option<Rank>,
+        backwards: bool,
+    ) -> Result<Page> {
         let mut firsts: HashMap<Vec<u8>, Kept> = HashMap::new();
         let mut bytes = 0;
         let mut cursor = self.heap(&self.plan.access);
@@ -322,7 +340,7 @@ impl<S: Source> Run<'_, S> {
             let mut ahead = self.ahead(&chunk);
             for (at, found) in chunk.iter().enumerate() {
                 ahead.item(at);
-                self.candidates(found, Part::All, &mut ahead, |rank, value| {
+                self.candidates(found, (Part::All, backwards), &mut ahead, |rank, value| {
                     let mut row = Vec::new();
                     if !value.write_into(&mut row) {
                         return Ok(());
@@ -417,13 +435,10 @@ fn order_key<'a>(order: &'a Order, frame: &mut Frame<'a>) -> Result<Bytes> {
     Ok(out.into())
 }
 
-fn is_missing_key(key: &Bytes, backwards: bool) -> bool {
+/// Whether an order key begins with a value that is missing, the first key descending or not.
+fn is_missing_key(key: &Bytes, descends: bool) -> bool {
     let mut missing = Vec::new();
     sort_key_into(&Value::Undefined, &mut missing);
-    let byte = if backwards { !missing[0] } else { missing[0] };
+    let byte = if descends { !missing[0] } else { missing[0] };
     key.first() == Some(&byte)
-}
-
-fn is_missing(rank: &Rank) -> bool {
-    is_missing_key(&rank.key, rank.backwards)
 }

@@ -185,17 +185,39 @@ fn plain(chance: &mut Chance, filter: &str) -> Random {
     Random { text: format!("SELECT {top}{output} FROM c{filter}{limit}"), kind }
 }
 
-fn ordered(chance: &mut Chance, filter: &str) -> Random {
+/// Composite indexes: paths, and whether each descends.
+pub const COMPOSITES: [[(&str, bool); 2]; 4] = [
+    [("a", false), ("b", true)],
+    [("b", true), ("n", false)],
+    [("n", true), ("a", true)],
+    [("n", true), ("id", true)],
+];
+
+/// Keys of `ORDER BY`, and the directions they have: one of any property, two, or those of a composite
+/// index forwards or backwards.
+fn order(chance: &mut Chance) -> Vec<(String, &'static str)> {
+    if chance.once_in(3) {
+        let (composite, backwards) =
+            (COMPOSITES[chance.below(COMPOSITES.len())], chance.once_in(2));
+        let direction = |descends| if descends == backwards { " ASC" } else { " DESC" };
+        return composite.map(|(name, down)| (format!("c.{name}"), direction(down))).to_vec();
+    }
     let paths = ["c.a", "c.b", "c.n", "c.o.p", "c.id"];
     let first = chance.below(paths.len());
     let mut keys = vec![paths[first]];
     if chance.once_in(3) {
         keys.push(paths[(first + 1 + chance.below(4)) % 5]);
     }
+    let direction = |chance: &mut Chance| chance.pick(&["", " ASC", " DESC"]);
+    keys.into_iter().map(|key| (key.to_owned(), direction(chance))).collect()
+}
+
+fn ordered(chance: &mut Chance, filter: &str) -> Random {
+    let keys = order(chance);
     let columns: Vec<String> =
-        keys.iter().enumerate().map(|(at, key)| format!("{key} AS k{at}")).collect();
+        keys.iter().enumerate().map(|(at, (key, _))| format!("{key} AS k{at}")).collect();
     let directions: Vec<String> =
-        keys.iter().map(|key| format!("{key}{}", chance.pick(&["", " ASC", " DESC"]))).collect();
+        keys.iter().map(|(key, direction)| format!("{key}{direction}")).collect();
     let (top, limit) = match chance.below(4) {
         0 => (format!("TOP {} ", chance.below(9)), String::new()),
         1 => (String::new(), format!(" OFFSET {} LIMIT {}", chance.below(5), chance.below(9))),
