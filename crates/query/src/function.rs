@@ -24,7 +24,7 @@ pub mod spatial;
 mod string;
 pub mod text;
 mod type_check;
-mod vector;
+pub(crate) mod vector;
 
 pub use aggregate::Aggregate;
 pub(crate) use vector::Metric;

@@ -259,6 +259,12 @@ impl QueryBody {
         let Some(text) = body.get("query").and_then(json::unescape) else {
             return Err(Error::bad_request("the body of a query needs the text 'query'"));
         };
+        if body.get("resumeFilter").is_some_and(|filter| json::kind(filter) != json::Kind::Null) {
+            // Taking no notice would give rows twice.
+            return Err(Error::bad_request(
+                "'resumeFilter' is not served: go on with the continuation of the last answer",
+            ));
+        }
         let list = body.get("parameters").unwrap_or(b"null");
         let parameters = match json::kind(list) {
             json::Kind::Null => Vec::new(),

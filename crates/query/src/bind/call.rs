@@ -28,6 +28,9 @@ impl Binder<'_> {
             }
             Run::Scalar(_) => {
                 let arguments = self.all(arguments);
+                if let Some(problem) = function::vector::wrong_options(function, &arguments) {
+                    return self.wrong("SC2213", problem, expr.span);
+                }
                 let paths = arguments.iter().map(|node| self.policy_path(node)).collect();
                 Node::Call(Box::new(CallNode { function, arguments, paths, memo: Memo::new() }))
             }

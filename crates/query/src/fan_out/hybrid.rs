@@ -58,6 +58,10 @@ pub(super) fn of(statement: &Statement, rank: &Rank) -> Result<Hybrid> {
     let Some(all) = take.map(|take| take.saturating_add(skip.unwrap_or(0))) else {
         return Err(unserved("ORDER BY RANK over several partitions needs TOP or LIMIT."));
     };
+    // Clients that fuse ranks do not look for equal rows.
+    if query.distinct.is_some() {
+        return Err(unserved("DISTINCT with ORDER BY RANK is not served over several partitions."));
+    }
     let payload = match &query.output {
         Output::Star(_) => alias.clone(),
         Output::Value(expr) => expr.to_string(),

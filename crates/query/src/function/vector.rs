@@ -3,6 +3,7 @@
 use model::Result;
 
 use super::{Call, Function, Param};
+use crate::bound::Node;
 use crate::value::Value;
 use crate::world::Settings;
 
@@ -49,6 +50,24 @@ impl Metric {
             .filter_map(|path| settings.vectors.iter().find(|vector| vector.path == *path));
         policies.next().and_then(|vector| Self::of(&vector.distance)).unwrap_or(Self::Cosine)
     }
+}
+
+/// What is wrong with the options of a call, where they are known before it.
+pub(crate) fn wrong_options(function: &Function, arguments: &[Node]) -> Option<&'static str> {
+    let Some(Node::Constant(options)) = arguments.get(3) else { return None };
+    if function.name != "VECTORDISTANCE" {
+        return None;
+    }
+    let multiplier = options.member("searchListSizeMultiplier");
+    if multiplier.is_defined() && !multiplier.as_f64().is_some_and(|by| (1.0..=100.0).contains(&by))
+    {
+        return Some("The searchListSizeMultiplier of VectorDistance must be from 1 to 100.");
+    }
+    let metric = options.member("distanceFunction");
+    if metric.is_defined() && metric.as_str().and_then(Metric::of).is_none() {
+        return Some("The distanceFunction must be cosine, dotproduct or euclidean.");
+    }
+    None
 }
 
 fn vector_distance<'a>(call: &Call<'_>, arguments: &[Value<'a>]) -> Result<Value<'a>> {

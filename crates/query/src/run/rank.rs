@@ -4,7 +4,7 @@
 //! index says how many those are, or every item is looked at. The scores of all rows are held, up
 //! to the limit.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use bytes::Bytes;
 use model::Result;
@@ -19,6 +19,7 @@ use crate::function::text;
 use crate::limits;
 use crate::plan::Access;
 use crate::source::{Document, Source};
+use crate::value::identity_into;
 
 /// How little the very first ranks count more than the next.
 const RRF_K: f64 = 60.0;
@@ -34,6 +35,8 @@ enum Part {
 struct Row {
     item: Bytes,
     row: Bytes,
+    /// By what equal rows are known; empty where they need not be.
+    identity: Vec<u8>,
     parts: Vec<Part>,
 }
 
@@ -60,7 +63,8 @@ impl<S: Source> Run<'_, S> {
         for (component, terms) in components.iter().zip(&terms) {
             known.push(self.postings(component, terms, &mut sheet).await?);
         }
-        if let ([Some(postings)], false) = (&known[..], rank.fused) {
+        let distinct = self.block().distinct;
+        if let ([Some(postings)], false) = (&known[..], rank.fused || distinct) {
             let wanted = usize::try_from(given).unwrap_or(usize::MAX).saturating_add(sheet.room());
             if let Some(rows) = self.best_rows(postings, wanted, &mut sheet).await? {
                 sheet.metrics.instead =
@@ -69,7 +73,11 @@ impl<S: Source> Run<'_, S> {
             }
         }
         let (rows, corpora) = self.all_rows(components, &terms, &known, &mut sheet).await?;
-        let order = order(components, &corpora, &rows, rank.fused);
+        let mut order = order(components, &corpora, &rows, rank.fused);
+        if distinct {
+            let mut seen = HashSet::new();
+            order.retain(|at| seen.insert(&rows[*at].identity));
+        }
         give(sheet, order.into_iter().map(|at| rows[at].row.clone()), given, false)
     }
 
@@ -98,7 +106,8 @@ impl<S: Source> Run<'_, S> {
                 ahead.item(at);
                 let row = self.row(components, terms, &mut corpora, &found.document)?;
                 if let Some(row) = row {
-                    bytes += row.row.len() + row.item.len() + 32 * (row.parts.len() + 1);
+                    bytes += row.row.len() + row.item.len() + row.identity.len();
+                    bytes += 32 * (row.parts.len() + 1);
                     rows.push(row);
                 }
                 if bytes > limits::MEMORY_BYTES {
@@ -163,9 +172,16 @@ impl<S: Source> Run<'_, S> {
             });
         }
         let mut out = Vec::new();
-        let passes = block.passes(&mut frame)? && block.output(&mut frame)?.write_into(&mut out);
+        if !block.passes(&mut frame)? {
+            return Ok(None);
+        }
+        let value = block.output(&mut frame)?;
+        let mut identity = Vec::new();
+        if block.distinct {
+            identity_into(&value, &mut identity);
+        }
         let item = document.key.clone();
-        Ok(passes.then(|| Row { item, row: out.into(), parts }))
+        Ok(value.write_into(&mut out).then(|| Row { item, row: out.into(), identity, parts }))
     }
 }
 

@@ -79,6 +79,7 @@ fn query_bodies() {
     for wrong in [
         "{}",
         r#"{"query":1}"#,
+        r#"{"query":"q","resumeFilter":{"value":[0],"rid":"x","exclude":false}}"#,
         r#"{"query":"q","parameters":{}}"#,
         r#"{"query":"q","parameters":[1]}"#,
         r#"{"query":"q","parameters":[{"name":1,"value":1}]}"#,
