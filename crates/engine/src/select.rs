@@ -65,7 +65,9 @@ impl Container {
         };
         let ranges = statement.key_ranges(&self.definition().partition_key);
         let snapshot = Snapshot::take(self, query.scope, &ranges, session).await?;
-        let rows = page.items.unwrap_or(limits::PAGE_ITEMS_DEFAULT).min(limits::PAGE_ITEMS);
+        let unasked =
+            if statement.starts_over() { limits::PAGE_ITEMS } else { limits::PAGE_ITEMS_DEFAULT };
+        let rows = page.items.unwrap_or(unasked).min(limits::PAGE_ITEMS);
         let around = Around::new(&self.env, query.functions.as_ref());
         let want = Want { rows, bytes: limits::PAGE_BYTES };
         let found = statement.page(&snapshot, &around, want, resume.as_deref()).await?;

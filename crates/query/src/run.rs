@@ -314,6 +314,13 @@ impl Sheet {
         rows.saturating_add(usize::try_from(self.skip).unwrap_or(usize::MAX))
     }
 
+    /// Rows to look for: one more than there is room for tells whether the page is the last one.
+    fn expects(&self) -> usize {
+        let room = self.room();
+        let asked = self.take.is_some_and(|take| take <= self.want.rows as u64);
+        if asked { room } else { room.saturating_add(1) }
+    }
+
     /// The page, with the place where the next one begins unless nothing more is wanted.
     fn finish(mut self, next: Option<Place>) -> Page {
         self.metrics.output_bytes = self.bytes as u64;

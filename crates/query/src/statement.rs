@@ -34,6 +34,13 @@ impl Statement {
         Self::of(Arc::new(parse(text)?), parameters, &Arc::new(settings.clone()))
     }
 
+    /// Whether every page goes over all items anew, so that few large ones are better than many.
+    pub fn starts_over(&self) -> bool {
+        let (block, order) = (&self.bound.block, &self.bound.order);
+        let sorted_apart = block.distinct && !order.keys.is_empty();
+        block.grouping.is_some() || order.rank.is_some() || sorted_apart || self.derived.is_some()
+    }
+
     /// Binds a query that has been read.
     pub fn of(
         query: Arc<Query>,

@@ -151,7 +151,7 @@ impl<S: Source> Run<'_, S> {
         let access = Access::Stream(order_scan.scan.clone());
         let mut cursor = self.cursor(&access);
         if self.is_row_each(&access) {
-            cursor = cursor.expecting(sheet.room());
+            cursor = cursor.expecting(sheet.expects());
         }
         let filtered = self.is_filtered(&access);
         let mut begun = None;

@@ -56,7 +56,7 @@ impl<S: Source> Run<'_, S> {
         let after = self.stream_place(place).await?;
         let mut cursor = self.cursor(access);
         if self.is_row_each(access) {
-            cursor = cursor.expecting(sheet.room());
+            cursor = cursor.expecting(sheet.expects());
         }
         let filtered = self.is_filtered(access);
         let mut seen = self.block().distinct.then(Seen::default);

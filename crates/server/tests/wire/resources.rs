@@ -88,6 +88,41 @@ async fn lists_queries_and_plans() {
     running.ask(&format!("GET {docs} a-im=Incremental"), "").await.refused(400, "a-im");
 }
 
+/// Rows of a query whose pages are each made from all items come in large pages, unless asked
+/// otherwise.
+#[tokio::test]
+async fn pages_that_start_over_are_large() {
+    let running = start().await.with_container().await;
+    let docs = "/dbs/d/colls/c/docs";
+    for from in [0, 100] {
+        let create = |n| json!({"operationType": "Create", "resourceBody": {"id": format!("{n}"), "pk": "a", "n": n}});
+        let batch = json!((from..from + 100).map(create).collect::<Vec<_>>());
+        let request = Request::new(&format!(
+            "POST {docs} x-ms-cosmos-is-batch-request=True x-ms-cosmos-batch-atomic=True"
+        ));
+        running.send(request.pk("a").body(batch.to_string())).await.is(200);
+    }
+    let rows = |query: &'static str, more: &'static str| {
+        let line = format!("POST {docs} x-ms-documentdb-isquery=True{more}");
+        let running = &running;
+        async move {
+            let body = json!({ "query": query }).to_string();
+            let page = running.ask(&line, &body).await.is(200);
+            (page.json()["_count"].as_u64(), page.header("x-ms-continuation").is_some())
+        }
+    };
+    let groups = "SELECT c.n, COUNT(1) AS k FROM c GROUP BY c.n";
+    assert_eq!(rows("SELECT * FROM c", "").await, (Some(100), true));
+    // A page that has just enough room for the last row is the last one.
+    let whole = " x-ms-max-item-count=200";
+    assert_eq!(rows("SELECT * FROM c", whole).await, (Some(200), false));
+    assert_eq!(rows("SELECT * FROM c ORDER BY c.n", whole).await, (Some(200), false));
+    assert_eq!(rows(groups, "").await, (Some(200), false));
+    assert_eq!(rows(groups, " x-ms-max-item-count=-1").await, (Some(200), false));
+    assert_eq!(rows(groups, " x-ms-max-item-count=7").await, (Some(7), true));
+    assert_eq!(rows("SELECT DISTINCT c.n, c.id FROM c ORDER BY c.n", "").await, (Some(200), false));
+}
+
 #[tokio::test]
 async fn ranges_end_the_loop_of_clients() {
     let running = start().await.with_container().await;
