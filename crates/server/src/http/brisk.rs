@@ -3,7 +3,8 @@
 //! To fall asleep and be woken takes tens of microseconds on a virtual machine, more than most answers
 //! take. Programs that ask one thing after the other pay that for every request. So a thread that is
 //! about to sleep looks for a moment whether a client comes that came at once the last time. It does so
-//! only for a client that is alone: where there is other traffic there is no sleep to be saved.
+//! only for a client that is alone, and after answers that took no longer than that: where others are
+//! served or wait for changes, or pages are read ahead, there is work for the processor.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -21,12 +22,20 @@ static POSSIBLE: LazyLock<bool> =
 
 /// Counts the requests of all connections.
 #[derive(Debug, Default)]
-pub struct Traffic(AtomicU64);
+pub struct Traffic {
+    begun: AtomicU64,
+    ended: AtomicU64,
+}
 
 impl Traffic {
     /// A request has begun.
-    pub fn request(&self) {
-        self.0.fetch_add(1, Relaxed);
+    pub fn begin(&self) {
+        self.begun.fetch_add(1, Relaxed);
+    }
+
+    /// A request has ended.
+    pub fn end(&self) {
+        self.ended.fetch_add(1, Relaxed);
     }
 }
 
@@ -56,11 +65,11 @@ impl Brisk {
         Self { possible: *POSSIBLE, wait: None, at_once: false }
     }
 
-    /// After a connection has run, from `woken` on: whether to wait for its next request awake. It has
+    /// After a connection has run, between these times: whether to wait for its next request awake. It has
     /// had so many requests, and is idle if none of them is under way.
     pub fn waits_awake(
         &mut self,
-        woken: Instant,
+        (woken, done): (Instant, Instant),
         requests: u32,
         idle: bool,
         traffic: &Traffic,
@@ -68,7 +77,8 @@ impl Brisk {
         if !self.possible {
             return false;
         }
-        let traffic = traffic.0.load(Relaxed);
+        let under_way = traffic.begun.load(Relaxed) != traffic.ended.load(Relaxed);
+        let traffic = traffic.begun.load(Relaxed);
         if let Some(wait) = self.wait
             && wait.requests != requests
         {
@@ -82,9 +92,10 @@ impl Brisk {
         }
         let begins = self.wait.is_none();
         if begins {
-            self.wait = Some(Wait { since: Instant::now(), requests, traffic });
+            self.wait = Some(Wait { since: done, requests, traffic });
         }
-        self.at_once && begins
+        let briefly = done.saturating_duration_since(woken) < AT_ONCE;
+        self.at_once && begins && briefly && !under_way
     }
 }
 
@@ -114,29 +125,56 @@ mod tests {
     use super::super::watch::Watch;
     use super::*;
 
-    /// A connection whose client was answered once and comes again, so long after that and with so
-    /// many requests of others in between: whether it is waited for awake then.
-    fn is_expected(after: Duration, others: usize) -> bool {
+    /// A request that begins and ends.
+    fn answer(traffic: &Traffic) {
+        traffic.begin();
+        traffic.end();
+    }
+
+    /// A client that was answered once comes again, so long after that; others have had so many requests
+    /// in between, of which so many go on; and its own takes so long: whether it is waited for awake then.
+    fn is_expected(after: Duration, (others, go_on): (usize, usize), takes: Duration) -> bool {
         let traffic = Traffic::default();
         let mut brisk = Brisk { possible: true, ..Brisk::new() };
-        traffic.request();
-        assert!(
-            !brisk.waits_awake(Instant::now(), 1, true, &traffic),
-            "nothing is known of it yet"
-        );
-        let woken = brisk.wait.expect("it waits").since + after;
-        (0..=others).for_each(|_| traffic.request());
-        assert!(!brisk.waits_awake(woken, 2, false, &traffic), "its request is under way");
-        let expected = brisk.waits_awake(woken + AT_ONCE * 2, 2, true, &traffic);
-        assert!(!brisk.waits_awake(woken + AT_ONCE * 3, 2, true, &traffic), "once only");
+        let start = Instant::now();
+        answer(&traffic);
+        let known = brisk.waits_awake((start, start), 1, true, &traffic);
+        assert!(!known, "nothing is known of it yet");
+        let woken = start + after;
+        (0..=others).for_each(|_| traffic.begin());
+        (0..others - go_on).for_each(|_| traffic.end());
+        assert!(!brisk.waits_awake((woken, woken), 2, false, &traffic), "its request is under way");
+        traffic.end();
+        let ran = (woken, woken + takes);
+        let expected = brisk.waits_awake(ran, 2, true, &traffic);
+        assert!(!brisk.waits_awake(ran, 2, true, &traffic), "once only");
         expected
     }
 
     #[test]
     fn who_comes_at_once_and_alone_is_waited_for() {
-        assert!(is_expected(AT_ONCE / 2, 0));
-        assert!(!is_expected(AT_ONCE, 0));
-        assert!(!is_expected(AT_ONCE / 2, 1));
+        let (soon, brief) = (AT_ONCE / 2, AT_ONCE / 2);
+        assert!(is_expected(soon, (0, 0), brief));
+        assert!(!is_expected(AT_ONCE, (0, 0), brief));
+        assert!(!is_expected(soon, (1, 0), brief));
+        assert!(!is_expected(soon, (1, 1), brief));
+        assert!(!is_expected(soon, (0, 0), AT_ONCE));
+    }
+
+    #[test]
+    fn nobody_is_waited_for_while_others_wait() {
+        let traffic = Traffic::default();
+        let mut brisk = Brisk { possible: true, ..Brisk::new() };
+        let start = Instant::now();
+        // One waits all the time.
+        traffic.begin();
+        for request in 1..4 {
+            answer(&traffic);
+            assert!(!brisk.waits_awake((start, start), request, true, &traffic));
+        }
+        traffic.end();
+        answer(&traffic);
+        assert!(brisk.waits_awake((start, start), 4, true, &traffic));
     }
 
     #[test]

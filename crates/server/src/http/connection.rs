@@ -82,8 +82,9 @@ async fn drive(stream: Watched, peer: Arc<Peer>, activity: &Arc<Activity>) {
         }
         let woken = Instant::now();
         let polled = connection.as_mut().poll(cx);
+        let ran = (woken, Instant::now());
         let (requests, idle) = activity.requests();
-        if polled.is_pending() && brisk.waits_awake(woken, requests, idle, activity.traffic()) {
+        if polled.is_pending() && brisk.waits_awake(ran, requests, idle, activity.traffic()) {
             brisk::expect(activity);
         }
         polled

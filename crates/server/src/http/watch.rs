@@ -143,7 +143,7 @@ impl Activity {
 
     /// A request's head has arrived. Ends when the result is dropped.
     pub fn request(self: &Arc<Self>, multiplexed: bool) -> Busy {
-        self.traffic.request();
+        self.traffic.begin();
         self.begun.fetch_add(1, Relaxed);
         self.requests.fetch_add(1, Relaxed);
         self.head_since.store(0, Relaxed);
@@ -256,6 +256,7 @@ impl Drop for Busy {
     fn drop(&mut self) {
         self.0.idle_since.store(now_ms(), Relaxed);
         self.0.requests.fetch_sub(1, Relaxed);
+        self.0.traffic.end();
     }
 }
 
