@@ -142,6 +142,13 @@ fn compositions_of_aggregates_are_refused_as_by_the_service() {
 }
 
 #[test]
+fn ranks_of_different_rows_or_of_all_are_refused() {
+    let by_rank = "FROM c ORDER BY RANK FullTextScore(c.t, 'a')";
+    refused(&format!("SELECT c.id {by_rank}"), "needs TOP or LIMIT");
+    refused(&format!("SELECT DISTINCT TOP 3 c.id {by_rank}"), "DISTINCT with ORDER BY RANK");
+}
+
+#[test]
 fn rows_of_a_subquery_that_are_counted() {
     let counts = |alias: &str, value: bool| match value {
         true => json!({

@@ -223,8 +223,7 @@ impl<S: Source> Run<'_, S> {
     }
 
     /// Passes over all items, each keeping the best rows after those given, of the part and with ties
-    /// backwards or not. True where the page is
-    /// full before the end.
+    /// backwards or not. True where the page is full before the end.
     async fn passes(
         &self,
         sheet: &mut Sheet,
