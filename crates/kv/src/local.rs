@@ -22,10 +22,12 @@ mod apply;
 mod chores;
 mod commit;
 mod file;
+mod filter;
 mod flush;
 mod format;
 mod hands;
 mod journal;
+mod keys;
 mod queue;
 mod recent;
 mod reclaim;
@@ -58,6 +60,7 @@ use self::commit::{Finish, at_path, lock};
 use self::flush::Flusher;
 use self::format::Body;
 use self::journal::{Ground, Journal};
+use self::keys::Survey;
 use self::queue::{Partition, Queue};
 use self::reclaim::Reclaimer;
 use self::segment::{OpenFiles, sync_dir};
@@ -186,14 +189,16 @@ impl Local {
         let flusher = Arc::new(Flusher::new(tree.clone(), applier.clone()));
         let spares = Arc::new(Spares::default());
         let journal = Journal::new(ground.clone(), spares.clone(), recovered.current);
-        let chores = Arc::new(Chores::new(Reclaimer {
+        let reclaimer = Reclaimer {
             ground: ground.clone(),
             tree: tree.clone(),
             applier: applier.clone(),
             published: published.clone(),
             flusher: flusher.clone(),
             damaged: HashSet::new(),
-        }));
+        };
+        let survey = Survey::new(tree.clone(), published.clone());
+        let chores = Arc::new(Chores::new(reclaimer, survey));
         let looked = look_at_times(&chores);
         let finish = Finish::new(queue.clone(), applier.clone(), flusher, looked);
         let shared = Shared {
@@ -212,6 +217,11 @@ impl Local {
     /// Gives back space now instead of in the background. Returns the segments given back.
     pub fn reclaim(&self) -> Result<usize> {
         self.shared.chores.reclaim()
+    }
+
+    /// Goes through all keys now instead of in the background, so that it is known which are not there.
+    pub fn survey(&self) {
+        while self.shared.chores.survey() {}
     }
 
     fn start(
@@ -323,6 +333,7 @@ impl Stores for Local {
             ("segment_live_bytes", live),
             ("index_bytes", self.shared.tree.disk_bytes()),
             ("layer_bytes", layer_bytes),
+            ("known_keys", self.shared.published.load().keys.told() as u64),
             ("replayed_records", self.shared.replayed),
         ]
     }

@@ -562,3 +562,58 @@ async fn the_rows_of_a_value_are_found_in_whatever_table_they_are() {
         }
     }
 }
+
+/// All keys are found, and no others, one by one and many at once.
+async fn check_keys(view: &dyn View, model: &std::collections::BTreeSet<u64>, most: u64) {
+    let key = |n: u64| Bytes::from(format!("{n:06}"));
+    let keys: Vec<Bytes> = (0..most).map(key).collect();
+    for (run, chunk) in keys.chunks(100).enumerate() {
+        let found = view.get_many(Keyspace::Docs, chunk).await.unwrap();
+        for (i, (key, found)) in chunk.iter().zip(found).enumerate() {
+            let expected = model.contains(&((run * 100 + i) as u64)).then(|| key.clone());
+            assert_eq!(found, expected);
+            assert_eq!(view.get(Keyspace::Docs, key).await.unwrap(), expected);
+        }
+    }
+}
+
+#[tokio::test]
+async fn that_a_key_is_nowhere_is_known_again_after_a_restart() {
+    const MOST: u64 = 12_000;
+    let dir = TempDir::new().unwrap();
+    let small = LocalOptions { layer_bytes: 64 << 10, durability: Durability::Os, ..options() };
+    let (mut dice, mut model) = (Dice(11), std::collections::BTreeSet::new());
+    for _ in 0..3 {
+        let store = Local::open(dir.path(), small.clone()).unwrap();
+        let (owner, others) = (owner(&store).await, store.open_owner(PartitionId(9), Claim::Take));
+        let others = others.await.unwrap();
+        for round in 0..40 {
+            let key = |n: u64| Bytes::from(format!("{n:06}"));
+            let batch = (0..100).map(|_| {
+                let n = dice.below(MOST);
+                match dice.below(4) {
+                    0 => {
+                        model.remove(&n);
+                        Op::Delete(Keyspace::Docs, key(n))
+                    }
+                    _ => {
+                        model.insert(n);
+                        Op::Put(Keyspace::Docs, key(n), key(n))
+                    }
+                }
+            });
+            write(&*owner, batch.collect()).await;
+            let unrelated = Op::Put(Keyspace::Docs, key(round), Bytes::new());
+            write(&*others, vec![unrelated]).await;
+        }
+        check_keys(&*owner.published(), &model, MOST).await;
+        store.survey();
+        assert!(figure(&store, "known_keys") >= model.len() as u64);
+        check_keys(&*owner.published(), &model, MOST).await;
+        let n = dice.below(MOST);
+        model.insert(n);
+        let key = Bytes::from(format!("{n:06}"));
+        write(&*owner, vec![Op::Put(Keyspace::Docs, key.clone(), key)]).await;
+        check_keys(&*owner.published(), &model, MOST).await;
+    }
+}

@@ -22,6 +22,7 @@ use super::format::{
     Change, RECORD_HEADER_BYTES, RecordKind, Row, Rows, SEGMENT_HEADER_BYTES, SegmentId,
     SegmentKind,
 };
+use super::keys::Keys;
 use super::recent::{Recent, State, Value};
 use super::runs::Gathered;
 use super::segment::{Placed, Segment, SegmentSet};
@@ -63,6 +64,8 @@ pub(crate) struct Published {
     pub layers: Arc<[Arc<Recent>]>,
     pub base: Arc<Base>,
     pub segments: Arc<SegmentSet>,
+    /// Tells which rows of `Docs` are not there. Perhaps newer than the rest.
+    pub keys: Arc<Keys>,
 }
 
 /// A layer that is to be flushed, with what belongs to it.
@@ -88,6 +91,7 @@ pub(crate) struct Applier {
     state: State,
     layers: Arc<[Arc<Recent>]>,
     base: Arc<Base>,
+    keys: Arc<Keys>,
     /// Layers to be flushed, the oldest first.
     sealed: VecDeque<Sealed>,
     /// What has changed since the last seal, beside rows.
@@ -111,12 +115,14 @@ impl Applier {
         let segments = Arc::new(segments);
         let base = Base::of(&tree, Tails::new());
         let layers: Arc<[Arc<Recent>]> = Arc::new([Arc::default()]);
+        let keys = Arc::<Keys>::default();
         let published = Arc::new(Published {
             commit: CommitNo(applied.map_or(0, |applied| applied.commit)),
             state: State(0),
             layers: layers.clone(),
             base: base.clone(),
             segments: segments.clone(),
+            keys: keys.clone(),
         });
         Self {
             tree,
@@ -131,6 +137,7 @@ impl Applier {
             state: State(0),
             layers,
             base,
+            keys,
             sealed: VecDeque::new(),
             touched: BTreeSet::new(),
             claimed: BTreeSet::new(),
@@ -185,6 +192,9 @@ impl Applier {
         let applied =
             Applied { segment: segment.id(), end: last.end(), commit: last.header.commit };
         self.applied = Some(applied);
+        if let Some(keys) = self.keys.successors() {
+            self.keys = Arc::new(keys);
+        }
         self.publish();
         Ok(())
     }
@@ -371,6 +381,9 @@ impl Applier {
                 (keyspace, Change::Put) => {
                     // A copy: memory must not keep the whole record for one small row.
                     let value = Bytes::copy_from_slice(row.value(&record.body));
+                    if keyspace == Keyspace::Docs {
+                        self.keys.add(partition, row.key(&record.body));
+                    }
                     self.put(keyspace, key, Value::Put(value), false);
                 }
                 (keyspace, change) => self.remove(keyspace, key, change == Change::DeleteOnce),
@@ -424,6 +437,7 @@ impl Applier {
             layers: self.layers.clone(),
             base: self.base.clone(),
             segments: self.segments.clone(),
+            keys: self.keys.clone(),
         });
         self.views.push_back((self.state, Arc::downgrade(&published)));
         self.published.store(published);
@@ -490,7 +504,7 @@ pub(crate) fn prefixed(partition: PartitionId, key: &[u8]) -> Bytes {
     Bytes::from(out)
 }
 
-fn partition_of(key: &[u8]) -> Result<PartitionId> {
+pub(crate) fn partition_of(key: &[u8]) -> Result<PartitionId> {
     let prefix = key.get(..8).and_then(|prefix| prefix.try_into().ok());
     prefix
         .map(|prefix| PartitionId(u64::from_be_bytes(prefix)))

@@ -1,4 +1,5 @@
-//! What is done behind the commits, on one thread: reclaiming segments, and trimming.
+//! What is done behind the commits, on one thread: reclaiming segments, trimming, and going through
+//! keys.
 
 use std::collections::VecDeque;
 use std::io;
@@ -8,12 +9,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::keys::Survey;
 use super::reclaim::Reclaimer;
 use super::trim::{self, Trim};
 use crate::Result;
 
 /// How long a trim waits when the queue is full.
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
+
+/// What lies between two steps of going through keys, so that it is not noticed.
+const SURVEY_PAUSE: Duration = Duration::from_millis(10);
 
 /// A flag that ends waits.
 #[derive(Default)]
@@ -45,22 +50,25 @@ pub(crate) struct Chores {
     changed: Condvar,
     pub stop: Stop,
     reclaimer: Mutex<Reclaimer>,
+    survey: Mutex<Survey>,
 }
 
 #[derive(Default)]
 struct List {
     look: bool,
+    survey: bool,
     trims: VecDeque<Trim>,
     closed: bool,
 }
 
 impl Chores {
-    pub(crate) fn new(reclaimer: Reclaimer) -> Self {
+    pub(crate) fn new(reclaimer: Reclaimer, survey: Survey) -> Self {
         Self {
             list: Mutex::default(),
             changed: Condvar::new(),
             stop: Stop::default(),
             reclaimer: Mutex::new(reclaimer),
+            survey: Mutex::new(survey),
         }
     }
 
@@ -103,14 +111,28 @@ impl Chores {
     }
 
     fn run(&self) {
-        while let Some((look, trim)) = self.next() {
+        while let Some((look, survey, trim)) = self.next() {
             if look && let Err(error) = self.reclaim() {
                 tracing::error!(%error, "space could not be reclaimed");
+            }
+            if (look || survey) && self.survey() {
+                self.stop.wait(SURVEY_PAUSE);
+                self.list().survey = true;
             }
             if let Some(trim) = trim {
                 self.step(trim);
             }
         }
+    }
+
+    /// Goes through the next keys, if that is due; whether there are more.
+    pub(crate) fn survey(&self) -> bool {
+        let mut survey = self.survey.lock().unwrap_or_else(PoisonError::into_inner);
+        survey.is_due()
+            && survey.step().unwrap_or_else(|error| {
+                tracing::error!(%error, "not all items could be gone through");
+                false
+            })
     }
 
     fn step(&self, trim: Trim) {
@@ -125,15 +147,16 @@ impl Chores {
         }
     }
 
-    fn next(&self) -> Option<(bool, Option<Trim>)> {
+    fn next(&self) -> Option<(bool, bool, Option<Trim>)> {
         let mut list = self.list();
         loop {
             if list.closed {
                 return None;
             }
-            let (look, trim) = (std::mem::take(&mut list.look), list.trims.pop_front());
-            if look || trim.is_some() {
-                return Some((look, trim));
+            let (look, survey) = (std::mem::take(&mut list.look), std::mem::take(&mut list.survey));
+            let trim = list.trims.pop_front();
+            if look || survey || trim.is_some() {
+                return Some((look, survey, trim));
             }
             list = self.changed.wait(list).unwrap_or_else(PoisonError::into_inner);
         }

@@ -21,8 +21,9 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
+use super::filter::Filter;
 use super::recent::{State, Value};
-use super::stems::{self, Filter};
+use super::stems;
 use crate::PartitionId;
 
 /// Runs of one size that are merged into one of the next.

@@ -12,17 +12,16 @@
 //!
 //! The parts of fjall that know its tables are public but not documented; the version is pinned.
 
-use std::hash::BuildHasher;
 use std::iter::Peekable;
 use std::ops::Bound;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use fjall::{AbstractTree, Slice};
 use foldhash::HashMap;
-use foldhash::fast::RandomState;
 
+use super::filter::{self, Filter};
 use super::recent::Value;
 use super::tree::failed;
 use crate::Result;
@@ -121,9 +120,6 @@ pub(crate) fn newest(space: &fjall::Keyspace) -> u64 {
     version.iter_tables().map(|table| table.global_seqno()).max().unwrap_or(0)
 }
 
-/// One for the process: filters and those who ask them must agree.
-static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::default);
-
 /// The hash of the stem that all keys in a range have, if they have one.
 pub(crate) fn stem_of((from, to): (Bound<&[u8]>, Bound<&[u8]>)) -> Option<u64> {
     let (Bound::Included(from) | Bound::Excluded(from)) = from else { return None };
@@ -133,7 +129,7 @@ pub(crate) fn stem_of((from, to): (Bound<&[u8]>, Bound<&[u8]>)) -> Option<u64> {
         Bound::Excluded(to) => to.starts_with(stem) || is_next(stem, to),
         Bound::Unbounded => false,
     };
-    one.then(|| HASHER.hash_one(stem))
+    one.then(|| filter::hash(stem))
 }
 
 /// Whether a key is the first one behind all that begin with a stem.
@@ -156,57 +152,16 @@ impl Gathered {
         // A shorter key is in no range that has a stem.
         let Some(stem) = key.first_chunk() else { return };
         if self.last.as_ref() != Some(stem) {
-            self.hashes.push(HASHER.hash_one(&stem[..]));
+            self.hashes.push(filter::hash(stem));
             self.last = Some(*stem);
         }
     }
 
     pub(crate) fn filter(self) -> Filter {
-        Filter::of(&self.hashes)
-    }
-}
-
-/// A set of hashes that now and then takes one for its own which is not.
-#[derive(Debug)]
-pub(crate) struct Filter {
-    blocks: Vec<[u64; BLOCK_WORDS]>,
-}
-
-/// As many as come with one look at memory.
-const BLOCK_WORDS: usize = 8;
-const BITS_PER_HASH: usize = 12;
-const BITS_SET: u32 = 6;
-
-impl Filter {
-    fn of(hashes: &[u64]) -> Self {
-        let blocks = (hashes.len() * BITS_PER_HASH).div_ceil(BLOCK_WORDS * 64).max(1);
-        let mut filter = Self { blocks: vec![[0; BLOCK_WORDS]; blocks] };
-        for hash in hashes {
-            let block = filter.block(*hash);
-            bits(*hash).for_each(|(word, bit)| filter.blocks[block][word] |= bit);
-        }
+        let filter = Filter::new(self.hashes.len());
+        self.hashes.iter().for_each(|hash| filter.add(*hash));
         filter
     }
-
-    /// Whether a stem with this hash may be among those it was made from.
-    pub(crate) fn may_have(&self, hash: u64) -> bool {
-        let block = &self.blocks[self.block(hash)];
-        bits(hash).all(|(word, bit)| block[word] & bit != 0)
-    }
-
-    /// By the upper half of the hash; the bits within it come from all of it.
-    fn block(&self, hash: u64) -> usize {
-        (((hash >> 32) * self.blocks.len() as u64) >> 32) as usize
-    }
-}
-
-/// The bits of a hash within its block: word and mask.
-fn bits(hash: u64) -> impl Iterator<Item = (usize, u64)> {
-    let mixed = hash.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    (0..BITS_SET).map(move |n| {
-        let bit = (mixed >> (n * 9 + 10)) as usize % (BLOCK_WORDS * 64);
-        (bit / 64, 1 << (bit % 64))
-    })
 }
 
 /// A version of a row, as a table has it.
@@ -266,19 +221,6 @@ impl StemRows {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_filter_knows_all_that_it_was_made_of_and_little_else() {
-        let hasher = RandomState::default();
-        let hashes: Vec<u64> = (0..10_000_u64).map(|n| hasher.hash_one(n)).collect();
-        for count in [0, 1, 100, 10_000] {
-            let filter = Filter::of(&hashes[..count]);
-            assert!(hashes[..count].iter().all(|hash| filter.may_have(*hash)), "{count}");
-            let wrong = (20_000..30_000_u64).filter(|n| filter.may_have(hasher.hash_one(n)));
-            let wrong = wrong.count();
-            assert!(wrong < 300, "{wrong} of 10,000 with {count}");
-        }
-    }
 
     #[test]
     fn a_range_has_a_stem_where_all_its_keys_begin_with_it() {

@@ -26,7 +26,7 @@ const SPAN_BYTES: u64 = 256 << 10;
 const SHORT_KEY_BYTES: usize = 248;
 
 /// What keys begin with.
-const PARTITION_BYTES: usize = 8;
+pub(crate) const PARTITION_BYTES: usize = 8;
 
 /// So many keys that lie close together are looked for in one walk.
 const MANY_KEYS: usize = 8;
@@ -130,13 +130,14 @@ impl LocalView {
     fn rows(&self, keyspace: Keyspace, keys: &[Bytes]) -> Result<Vec<Option<Row>>> {
         let mut rows: Vec<Option<Row>> = Vec::new();
         rows.resize_with(keys.len(), || None);
-        let mut order: Vec<usize> = (0..keys.len()).collect();
+        let possible = |i: &usize| !self.lacks(keyspace, &keys[*i]);
+        let mut order: Vec<usize> = (0..keys.len()).filter(possible).collect();
         let mut known = 0;
-        if keys.len() >= MANY_KEYS && is_near(keyspace, keys, &mut order) {
+        if order.len() >= MANY_KEYS && is_near(keyspace, keys, &mut order) {
             known = self.walk(keyspace, keys, &order, &mut rows)?;
         }
         for i in &order[known..] {
-            rows[*i] = self.row(keyspace, &keys[*i])?;
+            rows[*i] = self.stored_row(keyspace, &keys[*i])?;
         }
         Ok(rows)
     }
@@ -247,6 +248,15 @@ impl LocalView {
     }
 
     fn row(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<Row>> {
+        if self.lacks(keyspace, key) { Ok(None) } else { self.stored_row(keyspace, key) }
+    }
+
+    /// Whether it is known that a row is not there.
+    fn lacks(&self, keyspace: Keyspace, key: &[u8]) -> bool {
+        keyspace == Keyspace::Docs && self.published.keys.lack(self.partition, key)
+    }
+
+    fn stored_row(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<Row>> {
         if key.len() <= SHORT_KEY_BYTES {
             let mut full = [0; 8 + SHORT_KEY_BYTES];
             full[..8].copy_from_slice(&self.partition.0.to_be_bytes());
