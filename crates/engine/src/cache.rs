@@ -29,6 +29,10 @@ const BODY_SHARE: usize = 8;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Key(pub u32, pub Bytes);
 
+/// An item that is about to be written: the number of its shard.
+#[must_use]
+pub(crate) struct Forgotten(usize);
+
 /// An item as it is stored.
 #[derive(Debug, Clone)]
 pub(crate) struct Cached {
@@ -101,27 +105,39 @@ impl Cache {
 
     /// Forgets an item that is about to be written, and keeps its shard from remembering
     /// anything until [`Cache::written`].
-    pub fn forget(&self, key: &Key) {
-        let mut shard = self.shard(key);
+    pub fn forget(&self, key: &Key) -> Forgotten {
+        let number = self.shard_of(key);
+        let mut shard = self.numbered(number);
         shard.remove(key);
         shard.pending += 1;
+        Forgotten(number)
     }
 
     /// The write has this place in the order; `None` if it was not submitted after all.
-    pub fn written(&self, key: &Key, no: Option<CommitNo>) {
-        let mut shard = self.shard(key);
+    pub fn written(&self, item: Forgotten, no: Option<CommitNo>) {
+        let mut shard = self.numbered(item.0);
         shard.pending -= 1;
         shard.barrier = shard.barrier.max(no.unwrap_or_default());
     }
 
     fn shard(&self, key: &Key) -> MutexGuard<'_, Shard> {
-        let hash = self.hasher.hash_one(key);
-        self.shards[hash as usize % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
+        self.numbered(self.shard_of(key))
+    }
+
+    fn shard_of(&self, key: &Key) -> usize {
+        self.hasher.hash_one(key) as usize % SHARDS
+    }
+
+    fn numbered(&self, number: usize) -> MutexGuard<'_, Shard> {
+        self.shards[number].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Shard {
     fn remove(&mut self, key: &Key) {
+        if self.entries.is_empty() {
+            return;
+        }
         // Its place in the queue stays, and is passed over when its turn comes.
         if let Some(entry) = self.entries.remove(key) {
             self.bytes -= cost(key, &entry.cached);
@@ -179,12 +195,12 @@ mod tests {
         let cache = Cache::new(1 << 20);
         cache.put(key(1), cached(4), CommitNo(4));
         assert_eq!(lsn(&cache, 1), Some(4));
-        cache.forget(&key(1));
+        let forgotten = cache.forget(&key(1));
         assert_eq!(lsn(&cache, 1), None);
         // The write is announced: nobody knows yet which view will have it.
         cache.put(key(1), cached(4), CommitNo(4));
         assert_eq!(lsn(&cache, 1), None);
-        cache.written(&key(1), Some(CommitNo(5)));
+        cache.written(forgotten, Some(CommitNo(5)));
         cache.put(key(1), cached(4), CommitNo(4));
         assert_eq!(lsn(&cache, 1), None);
         cache.put(key(1), cached(5), CommitNo(5));
@@ -194,8 +210,8 @@ mod tests {
     #[test]
     fn a_write_that_was_not_submitted_leaves_no_barrier() {
         let cache = Cache::new(1 << 20);
-        cache.forget(&key(1));
-        cache.written(&key(1), None);
+        let forgotten = cache.forget(&key(1));
+        cache.written(forgotten, None);
         cache.put(key(1), cached(4), CommitNo(4));
         assert_eq!(lsn(&cache, 1), Some(4));
     }

@@ -25,7 +25,7 @@ use model::policy::ContainerDefinition;
 use model::{Error, Fault, Result};
 
 use crate::api::storage;
-use crate::cache::Key;
+use crate::cache::{Forgotten, Key};
 use crate::doomed::Doomed;
 use crate::gate::Gate;
 use crate::history::History;
@@ -270,6 +270,7 @@ impl Partition {
             number: self.number,
             places: 0,
             versions: 0,
+            added: 0,
             doomed: writer.doomed.clone(),
             overlay: Some(&writer.overlay),
             reads,
@@ -280,7 +281,7 @@ impl Partition {
             moved: Vec::new(),
             built: None,
         };
-        let decided = decide(&mut draft);
+        let decided = decide(&mut draft).and_then(|decided| draft.settle().map(|()| decided));
         let Draft { head, history, doomed, missing, writes, moved, built, .. } = draft;
         if let Some(place) = missing {
             return Ok(Outcome::Read(place));
@@ -350,8 +351,8 @@ impl Partition {
         (lsn, bells): (u64, Vec<Bell>),
     ) -> Result<kv::Ticket> {
         let items = written.iter().filter(|((keyspace, _), _)| *keyspace == Keyspace::Docs);
-        let items: Vec<Key> = items.map(|((_, key), _)| Key(self.number, key.clone())).collect();
-        items.iter().for_each(|item| self.cache.forget(item));
+        let items = items.map(|((_, key), _)| self.cache.forget(&Key(self.number, key.clone())));
+        let forgotten: Vec<Forgotten> = items.collect();
         // Whoever waits for changes is woken from outside of the runtime, and so beside the writer
         // and not behind it; and whatever becomes of the writer.
         let partition = self.clone();
@@ -361,7 +362,7 @@ impl Partition {
         };
         let submitted = self.owner.submit_then(batch, Box::new(announce));
         let no = submitted.as_ref().ok().map(kv::Ticket::no);
-        items.iter().for_each(|item| self.cache.written(item, no));
+        forgotten.into_iter().for_each(|item| self.cache.written(item, no));
         submitted.map_err(storage)
     }
 

@@ -190,7 +190,7 @@ impl Container {
         if let Some(throttled) = self.throttle(&self.partition_of(&epk)) {
             return Ok(throttled);
         }
-        let prefix = Bytes::from(keys::key_prefix(&definition.partition_key, &key));
+        let prefix = Bytes::from(keys::key_prefix_at(&definition.partition_key, &key, &epk));
         let text = Bytes::from(key.to_header());
         let (partition, done) =
             self.commit(&epk, Vec::new(), |draft| draft.doom(&prefix, &text)).await;

@@ -42,8 +42,8 @@ impl<'a> Key<'a> {
         key: Option<PartitionKey>,
     ) -> Result<Self> {
         let key = container.item_partition_key(key)?;
-        let prefix = keys::key_prefix(&definition.partition_key, &key).into();
         let epk = definition.partition_key.epk(&key);
+        let prefix = keys::key_prefix_at(&definition.partition_key, &key, &epk).into();
         Ok(Self { container, definition, key, epk, prefix })
     }
 
@@ -154,8 +154,9 @@ impl Container {
         self.check_alive()?;
         let definition = self.definition();
         let key = self.item_partition_key(key)?;
-        let prefix = keys::key_prefix(&definition.partition_key, &key);
-        let partition = self.partition_of(&definition.partition_key.epk(&key));
+        let epk = definition.partition_key.epk(&key);
+        let prefix = keys::key_prefix_at(&definition.partition_key, &key, &epk);
+        let partition = self.partition_of(&epk);
         if let Some(throttled) = self.throttle(&partition) {
             return Ok(throttled);
         }
@@ -255,6 +256,8 @@ async fn read(view: &dyn kv::View, item_key: &Bytes) -> Result<Option<Cached>> {
     let Some(row) = Slot::item(stored.as_ref())? else { return Ok(None) };
     let stored = view.get(Keyspace::Feed, &row.feed_key()).await.map_err(storage)?;
     let body = body_of(&row, item_key, stored.as_ref())?;
+    // What is cached must not hold on to the memory that the row was found in.
+    let row = Row { unique: Vec::new(), ..row };
     Ok(Some(Cached { row, body }))
 }
 

@@ -29,9 +29,10 @@
 //! pass the tombstones of every version that has been replaced.
 
 use bytes::{BufMut, Bytes, BytesMut};
+use model::epk::{self, Epk};
 use model::partition_key::{Definition, PartitionKey};
 use model::token::Etag;
-use model::{Error, Fault, Result, epk};
+use model::{Error, Fault, Result};
 
 /// Key of the [`Head`] in `Meta`.
 pub const HEAD: Bytes = Bytes::from_static(b"h");
@@ -58,7 +59,11 @@ pub const FEED_KEY_BYTES: usize = 14;
 
 /// What all items of a partition key begin with in `Docs`.
 pub fn key_prefix(definition: &Definition, key: &PartitionKey) -> Vec<u8> {
-    let epk = definition.epk(key);
+    key_prefix_at(definition, key, &definition.epk(key))
+}
+
+/// The same, for who knows the hash of the key.
+pub fn key_prefix_at(definition: &Definition, key: &PartitionKey, epk: &Epk) -> Vec<u8> {
     let mut prefix = Vec::with_capacity(64);
     prefix.extend_from_slice(epk.as_bytes());
     if key.0.is_empty() {

@@ -272,7 +272,7 @@ impl Ground {
     async fn begin(container: &Container, key: &PartitionKey, holds: bool) -> Result<Self> {
         let definition = container.definition();
         let epk = definition.partition_key.epk(key);
-        let prefix = Bytes::from(keys::key_prefix(&definition.partition_key, key));
+        let prefix = Bytes::from(keys::key_prefix_at(&definition.partition_key, key, &epk));
         loop {
             let partition = container.partition_of(&epk);
             match partition.pass_gate().await {

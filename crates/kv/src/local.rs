@@ -36,6 +36,7 @@ mod repair;
 mod runs;
 mod scan;
 mod segment;
+mod shelf;
 mod spare;
 mod stems;
 mod tree;
@@ -115,7 +116,7 @@ impl Default for LocalOptions {
             cache_bytes: 128 << 20,
             queue_bytes: 64 << 20,
             segment_bytes: 64 << 20,
-            layer_bytes: 24 << 20,
+            layer_bytes: 48 << 20,
             faults: None,
         }
     }

@@ -617,3 +617,41 @@ async fn that_a_key_is_nowhere_is_known_again_after_a_restart() {
         check_keys(&*owner.published(), &model, MOST).await;
     }
 }
+
+#[tokio::test]
+async fn small_and_large_batches_share_a_group() {
+    let dir = TempDir::new().unwrap();
+    let faults = Arc::new(Faults::default());
+    let store = Local::open(dir.path(), LocalOptions { faults: Some(faults.clone()), ..options() })
+        .unwrap();
+    let owner = self::owner(&store).await;
+    let mut dice = Dice(5);
+    let mut expected = Vec::new();
+    for group in 0..4 {
+        let groups = figure(&store, "groups");
+        faults.hold_syncs();
+        let mut tickets = vec![owner.submit(vec![put(Keyspace::Docs, "first", "1")]).unwrap()];
+        faults.held();
+        // More of them than the kernel takes slices at once.
+        for n in 0..700 {
+            let bytes =
+                if dice.below(2) == 0 { dice.below(40) } else { 15_000 + dice.below(5_000) };
+            let key = Bytes::from(format!("{group} {n:03}"));
+            let value = Bytes::from(vec![b'a' + (n % 26) as u8; bytes as usize]);
+            tickets.push(
+                owner.submit(vec![Op::Put(Keyspace::Feed, key.clone(), value.clone())]).unwrap(),
+            );
+            expected.push((key, value));
+        }
+        faults.release();
+        for ticket in tickets {
+            ticket.durable().await.unwrap();
+        }
+        assert_eq!(figure(&store, "groups"), groups + 2);
+        assert_eq!(rows(&*owner.published(), Keyspace::Feed).await, expected);
+    }
+    let crashed = TempDir::new().unwrap();
+    copy(dir.path(), crashed.path());
+    let store = Local::open(crashed.path(), options()).unwrap();
+    assert_eq!(rows(&*self::owner(&store).await.published(), Keyspace::Feed).await, expected);
+}

@@ -26,15 +26,19 @@ fn new() -> HeaderValue {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Relaxed);
     let (high, low) = (mixed(SEED[0] ^ count), SEED[1].wrapping_add(count));
-    let id = format!(
-        "{:08x}-{:04x}-4{:03x}-a{:03x}-{:012x}",
-        high >> 32,
-        high >> 16 & 0xffff,
-        high & 0xfff,
-        low >> 48 & 0xfff,
-        low & 0xffff_ffff_ffff
-    );
-    HeaderValue::try_from(id).unwrap_or(HeaderValue::from_static("none"))
+    HeaderValue::from_bytes(&uuid(high, low)).unwrap_or(HeaderValue::from_static("none"))
+}
+
+/// Two numbers in the form of a UUID of version 4. Every request has one: formatting would show.
+fn uuid(high: u64, low: u64) -> [u8; 36] {
+    let bits = u128::from(high) << 64 | u128::from(low);
+    let bits = bits & !(0xf << 76 | 0xf << 60) | 0x4 << 76 | 0xa << 60;
+    let mut text = [b'-'; 36];
+    let mut digits = (0..32).rev().map(|n| b"0123456789abcdef"[(bits >> (4 * n)) as usize & 0xf]);
+    for span in [0..8, 9..13, 14..18, 19..23, 24..36] {
+        text[span].iter_mut().zip(&mut digits).for_each(|(place, digit)| *place = digit);
+    }
+    text
 }
 
 fn seed() -> u64 {
@@ -66,5 +70,12 @@ mod tests {
             assert_eq!(with(wrong).len(), 36);
         }
         assert_ne!(of(&HeaderMap::new()), of(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn ids_are_uuids() {
+        let text = uuid(0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210);
+        assert_eq!(&text, b"01234567-89ab-4def-aedc-ba9876543210");
+        assert_eq!(&uuid(0, 0), b"00000000-0000-4000-a000-000000000000");
     }
 }

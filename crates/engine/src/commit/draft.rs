@@ -29,6 +29,8 @@ pub(crate) struct Draft<'a> {
     pub places: u16,
     /// Versions added to the feed within this commit.
     pub versions: u16,
+    /// How many of them it leaves there.
+    pub(super) added: i32,
     /// Partition keys whose items are gone, as they will be.
     pub doomed: Arc<Doomed>,
     pub(super) overlay: Option<&'a Overlay>,
@@ -62,6 +64,7 @@ impl<'a> Draft<'a> {
             number,
             places: 0,
             versions: 0,
+            added: 0,
             doomed,
             overlay: None,
             reads,
@@ -154,8 +157,24 @@ impl Draft<'_> {
         self.built = Some(cursor);
     }
 
-    /// Keeps the count of a block of the feed.
+    /// Keeps the count of a block of the feed. What has the LSN of this commit is counted at its end.
     fn count(&mut self, lsn: u64, change: i32) -> Result<()> {
+        if lsn == self.lsn {
+            self.added += change;
+            return Ok(());
+        }
+        self.count_now(lsn, change)
+    }
+
+    /// Counts what it has added.
+    pub(super) fn settle(&mut self) -> Result<()> {
+        match std::mem::take(&mut self.added) {
+            0 => Ok(()),
+            added => self.count_now(self.lsn, added),
+        }
+    }
+
+    fn count_now(&mut self, lsn: u64, change: i32) -> Result<()> {
         let place = (Keyspace::Index, keys::block_key(lsn));
         let count = match self.get(&place)? {
             Some(stored) => keys::decode_count(&stored)?,

@@ -26,12 +26,13 @@ use super::keys::Keys;
 use super::recent::{Recent, State, Value};
 use super::runs::Gathered;
 use super::segment::{Placed, Segment, SegmentSet};
+use super::shelf::Shelf;
 use super::stems::Tables;
 use super::tree::{Account, Applied, Pointer, TableNumbers, Tree};
 use crate::{CommitNo, Epoch, Error, Keyspace, PartitionId, Result};
 
 /// A layer that stands for this much of the journal is full: a reopen has to read that again.
-const LAYER_JOURNAL_BYTES: u64 = 128 << 20;
+const LAYER_JOURNAL_BYTES: u64 = 256 << 20;
 /// Views that are remembered before those which are gone are looked for among all.
 const VIEWS_MAX: usize = 4096;
 
@@ -91,6 +92,7 @@ pub(crate) struct Applier {
     state: State,
     layers: Arc<[Arc<Recent>]>,
     base: Arc<Base>,
+    shelf: Shelf,
     keys: Arc<Keys>,
     /// Layers to be flushed, the oldest first.
     sealed: VecDeque<Sealed>,
@@ -137,6 +139,7 @@ impl Applier {
             state: State(0),
             layers,
             base,
+            shelf: Shelf::default(),
             keys,
             sealed: VecDeque::new(),
             touched: BTreeSet::new(),
@@ -373,14 +376,15 @@ impl Applier {
                 terms.add(partition, key, value).ok_or_else(unreadable)?;
                 continue;
             }
-            let key = prefixed(partition, row.key(&record.body));
+            let key = row.key(&record.body);
+            let key = self.shelf.put([&partition.0.to_be_bytes(), key]);
             match (row.keyspace, row.change) {
                 (Keyspace::Feed | Keyspace::Log, _) => {
                     self.apply_pointer(segment, record, &row, key)?;
                 }
                 (keyspace, Change::Put) => {
                     // A copy: memory must not keep the whole record for one small row.
-                    let value = Bytes::copy_from_slice(row.value(&record.body));
+                    let value = self.shelf.put([row.value(&record.body), &[]]);
                     if keyspace == Keyspace::Docs {
                         self.keys.add(partition, row.key(&record.body));
                     }

@@ -4,9 +4,12 @@
 //! to fail them, or to hold a sync back until they have looked at what is not yet durable.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// As many slices as the kernel takes at once.
+const SLICES_MAX: usize = 1024;
 
 /// Faults that a test asks for.
 #[derive(Debug, Default)]
@@ -89,11 +92,27 @@ impl JournalFile {
         Self { file, faults }
     }
 
-    pub(crate) fn write(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+    /// Writes slices one behind the other.
+    pub(crate) fn write(&self, mut slices: &mut [IoSlice<'_>], mut at: u64) -> io::Result<()> {
         if let Some(faults) = &self.faults {
             faults.before_write()?;
         }
-        self.file.write_all_at(bytes, at)
+        if let [bytes] = slices {
+            return self.file.write_all_at(bytes, at);
+        }
+        while !slices.is_empty() {
+            let some = slices.len().min(SLICES_MAX);
+            match rustix::io::pwritev(&self.file, &slices[..some], at) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    at += written as u64;
+                    IoSlice::advance_slices(&mut slices, written);
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn sync(&self) -> io::Result<()> {

@@ -7,10 +7,12 @@
 //! - The committer never waits for a spare: without one it lets a new file grow.
 
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, IoSlice};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+
+use bytes::Bytes;
 
 use super::file::{Faults, JournalFile};
 use super::format::{
@@ -26,6 +28,8 @@ const SMALL_BYTES: u32 = 256 << 10;
 /// What the kernel caches files in. A group is filled up with zeros to a whole page: writing a
 /// part of one that is not in memory would have to read it first.
 pub(crate) const PAGE_BYTES: usize = 4096;
+/// A body of this size is not worth a copy.
+const ALONE_BYTES: usize = 16 << 10;
 /// Memory kept for the next group.
 const BUFFER_KEPT_BYTES: usize = 4 << 20;
 
@@ -83,13 +87,14 @@ impl Journal {
             Some(current) if self.stays(&current, group_bytes) => current,
             old => self.roll(old)?,
         };
-        let placed = self.encode(&current, entries);
+        let (placed, alone) = self.encode(&current, entries);
         let at = if current.end as usize == SEGMENT_HEADER_BYTES { 0 } else { current.end };
-        let padded = (at as usize + self.buffer.len()).next_multiple_of(PAGE_BYTES);
+        let end = current.end as usize + group_bytes;
+        let padded = end.next_multiple_of(PAGE_BYTES);
         if current.prepared && padded <= self.ground.segment_bytes as usize {
-            self.buffer.resize(padded - at as usize, 0);
+            self.buffer.resize(self.buffer.len() + padded - end, 0);
         }
-        current.file.write(&self.buffer, u64::from(at))?;
+        current.file.write(&mut slices(&self.buffer, &alone), u64::from(at))?;
         if self.ground.durability == Durability::Synced {
             current.file.sync()?;
         }
@@ -139,7 +144,10 @@ impl Journal {
         })
     }
 
-    fn encode(&mut self, current: &Current, entries: &[Entry]) -> Vec<Placed> {
+    /// Brings headers and small bodies into the buffer; each of the others, with the place there that it
+    /// comes behind, is written from where it is.
+    fn encode(&mut self, current: &Current, entries: &[Entry]) -> (Vec<Placed>, Vec<Alone>) {
+        let mut alone = Vec::new();
         self.buffer.clear();
         if current.end as usize == SEGMENT_HEADER_BYTES {
             self.buffer.extend_from_slice(&current.segment.header.encode());
@@ -157,11 +165,14 @@ impl Journal {
                 group_at: current.end,
             };
             self.buffer.extend_from_slice(&header.encode(current.segment.header.salt));
-            self.buffer.extend_from_slice(&entry.body.bytes);
+            match entry.body.bytes.len() {
+                ..ALONE_BYTES => self.buffer.extend_from_slice(&entry.body.bytes),
+                _ => alone.push((self.buffer.len(), entry.body.bytes.clone())),
+            }
             placed.push(Placed { header, at, body: entry.body.bytes.clone() });
             at += RECORD_HEADER_BYTES as u32 + header.body_bytes;
         }
-        placed
+        (placed, alone)
     }
 
     fn want_spare(&self, current: &Current) {
@@ -170,6 +181,22 @@ impl Journal {
             self.spares.want();
         }
     }
+}
+
+/// Bytes that are written from where they are, and the place in the buffer that they come behind.
+type Alone = (usize, Bytes);
+
+/// What is written, in order.
+fn slices<'a>(buffer: &'a [u8], alone: &'a [Alone]) -> Vec<IoSlice<'a>> {
+    let mut slices = Vec::with_capacity(2 * alone.len() + 1);
+    let mut from = 0;
+    for (behind, bytes) in alone {
+        slices.push(IoSlice::new(&buffer[from..*behind]));
+        slices.push(IoSlice::new(bytes));
+        from = *behind;
+    }
+    slices.push(IoSlice::new(&buffer[from..]));
+    slices
 }
 
 /// A number that no other segment is likely to have. It only has to differ, not to be secret.

@@ -4,6 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hyper::Method;
 use ring::hmac;
+use subtle::ConstantTimeEq as _;
 
 use crate::path::{Path, percent_decoded_byte};
 
@@ -49,6 +50,11 @@ pub fn texts(method: &Method, path: &Path<'_>, date: Date<'_>) -> impl Iterator<
 /// Whether the key made the signature. Takes the same time wherever the two differ.
 pub fn verify(key: &hmac::Key, text: &[u8], signature: &[u8; 32]) -> bool {
     hmac::verify(key, text, signature).is_ok()
+}
+
+/// Whether two signatures are the same. Takes the same time wherever they differ.
+pub fn is_same(one: &[u8; 32], other: &[u8; 32]) -> bool {
+    one.ct_eq(other).into()
 }
 
 /// The signature of a request, as a client makes it. The link is signed as given.
@@ -134,10 +140,13 @@ mod tests {
         let fits = |signature: [u8; 32]| {
             texts(&method, &path, Date::Own(DATE)).any(|text| verify(&key, &text, &signature))
         };
-        let mut signature = decode(given.as_bytes()).unwrap();
-        assert!(fits(signature));
-        signature[31] ^= 1;
-        assert!(!fits(signature));
+        let signature = decode(given.as_bytes()).unwrap();
+        assert!(fits(signature) && is_same(&signature, &signature));
+        for n in 0..signature.len() {
+            let mut other = signature;
+            other[n] ^= 1;
+            assert!(!fits(other) && !is_same(&signature, &other));
+        }
     }
 
     #[test]

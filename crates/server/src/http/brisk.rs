@@ -33,6 +33,11 @@ impl Traffic {
         self.begun.fetch_add(1, Relaxed);
     }
 
+    /// Whether there is more than one request under way.
+    pub fn is_busy(&self) -> bool {
+        self.begun.load(Relaxed).wrapping_sub(self.ended.load(Relaxed)) > 1
+    }
+
     /// A request has ended.
     pub fn end(&self) {
         self.ended.fetch_add(1, Relaxed);
@@ -63,6 +68,11 @@ impl Brisk {
     /// For a new connection.
     pub fn new() -> Self {
         Self { possible: *POSSIBLE, wait: None, at_once: false }
+    }
+
+    /// The connection is one of many: nobody waits for it awake, and it need not be timed.
+    pub fn forget(&mut self) {
+        (self.wait, self.at_once) = (None, false);
     }
 
     /// After a connection has run, between these times: whether to wait for its next request awake. It has

@@ -80,6 +80,10 @@ async fn drive(stream: Watched, peer: Arc<Peer>, activity: &Arc<Activity>) {
             }
             Order::End => return Poll::Ready(Ok(())),
         }
+        if activity.traffic().is_busy() {
+            brisk.forget();
+            return connection.as_mut().poll(cx);
+        }
         let woken = Instant::now();
         let polled = connection.as_mut().poll(cx);
         let ran = (woken, Instant::now());
