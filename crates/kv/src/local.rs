@@ -33,6 +33,7 @@ mod recent;
 mod reclaim;
 mod recover;
 mod repair;
+mod rows;
 mod runs;
 mod scan;
 mod segment;

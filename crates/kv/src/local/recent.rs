@@ -11,17 +11,16 @@
 //!   what was removed: then nothing of it is left, however often it was written.
 //! - Rows of `Terms` come by the group, and stand in [`Runs`].
 
-use std::borrow::Borrow;
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use bytes::Bytes;
 
+use super::rows::{Key, RowKey, Rows, Versions, as_key, head};
 use super::runs::{Run, Runs};
 use super::tree::Pointer;
+use super::view::is_pointed;
 use crate::Keyspace;
 
 /// What a row costs beside its key and value, about.
@@ -40,7 +39,7 @@ pub(crate) enum Value {
 }
 
 impl Value {
-    fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Put(value) => value.len(),
             Self::Point(_) | Self::Gone => 0,
@@ -48,153 +47,25 @@ impl Value {
     }
 }
 
-/// A key's versions.
-#[derive(Debug)]
-struct Versions {
-    since: State,
-    value: Value,
-    /// Newest first.
-    older: Vec<(State, Value)>,
-    /// Nothing was beneath when the key came here.
-    fresh: bool,
-    /// The key has not been removed since it came here.
-    only_put: bool,
-}
-
-impl Versions {
-    fn at(&self, state: State) -> Option<&Value> {
-        if self.since <= state {
-            return Some(&self.value);
-        }
-        self.older.iter().find(|(since, _)| *since <= state).map(|(_, value)| value)
-    }
-
-    /// Sets the newest version, and drops those that no view from `oldest` on can see. Returns
-    /// the bytes of values that went.
-    fn set(&mut self, value: Value, state: State, oldest: State) -> usize {
-        self.only_put &= value != Value::Gone;
-        let before = std::mem::replace(&mut self.value, value);
-        if self.since == state {
-            return before.bytes();
-        }
-        let before_since = std::mem::replace(&mut self.since, state);
-        let mut successor = before_since;
-        let seen = self.older.iter().take_while(|(since, _)| {
-            let kept = successor > oldest;
-            successor = *since;
-            kept
-        });
-        let seen = seen.count();
-        let gone = self.older.drain(seen..).map(|(_, value)| value.bytes()).sum();
-        self.older.insert(0, (before_since, before));
-        gone
-    }
-}
-
-/// A key with its first bytes at hand: most comparisons end there, without a look elsewhere.
-#[derive(Debug)]
-struct RowKey {
-    head: u128,
-    bytes: Bytes,
-}
-
-/// What rows are looked up by: a key that is not owned compares as an owned one.
-trait Key {
-    fn head(&self) -> u128;
-    fn bytes(&self) -> &[u8];
-}
-
-impl Key for RowKey {
-    fn head(&self) -> u128 {
-        self.head
-    }
-
-    fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-impl Key for (u128, &[u8]) {
-    fn head(&self) -> u128 {
-        self.0
-    }
-
-    fn bytes(&self) -> &[u8] {
-        self.1
-    }
-}
-
-impl<'a> Borrow<dyn Key + 'a> for RowKey {
-    fn borrow(&self) -> &(dyn Key + 'a) {
-        self
-    }
-}
-
-impl Ord for dyn Key + '_ {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.head().cmp(&other.head()).then_with(|| self.bytes().cmp(other.bytes()))
-    }
-}
-
-impl PartialOrd for dyn Key + '_ {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for dyn Key + '_ {
-    fn eq(&self, other: &Self) -> bool {
-        self.bytes() == other.bytes()
-    }
-}
-
-impl Eq for dyn Key + '_ {}
-
-impl Ord for RowKey {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.head.cmp(&other.head).then_with(|| self.bytes.cmp(&other.bytes))
-    }
-}
-
-impl PartialOrd for RowKey {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for RowKey {
-    fn eq(&self, other: &Self) -> bool {
-        self.bytes == other.bytes
-    }
-}
-
-impl Eq for RowKey {}
-
-/// The first bytes of a key as a number that orders as they do. A shorter key is filled up with
-/// zeros; one that is equal so far is told from it by all of its bytes.
-pub(crate) fn head(key: &[u8]) -> u128 {
-    match key.first_chunk() {
-        Some(first) => u128::from_be_bytes(*first),
-        None => {
-            let mut first = [0; 16];
-            first[..key.len()].copy_from_slice(key);
-            u128::from_be_bytes(first)
-        }
-    }
-}
-
-fn as_key<'a>(key: &'a (u128, &'a [u8])) -> &'a (dyn Key + 'a) {
-    key
-}
-
-type Rows = BTreeMap<RowKey, Versions>;
-
 /// See the top of this file.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Recent {
     spaces: [RwLock<Rows>; 5],
     terms: RwLock<Runs>,
     bytes: AtomicUsize,
+}
+
+impl Default for Recent {
+    fn default() -> Self {
+        let rows = |keyspace| match is_pointed(keyspace) {
+            // They come in order, and are read in order.
+            true => Rows::ordered(),
+            false => Rows::loose(),
+        };
+        let [docs, feed, log, index, meta, _] = Keyspace::ALL;
+        let spaces = [docs, feed, log, index, meta].map(|keyspace| RwLock::new(rows(keyspace)));
+        Self { spaces, terms: RwLock::default(), bytes: AtomicUsize::new(0) }
+    }
 }
 
 impl Recent {
@@ -233,7 +104,7 @@ impl Recent {
         if keyspace == Keyspace::Terms {
             return self.terms().get(key, state);
         }
-        self.read(keyspace).get(&(head(key), key) as &dyn Key)?.at(state).cloned()
+        self.read(keyspace).get(key)?.at(state).cloned()
     }
 
     /// Sets a key. `fresh` says that no layer beneath has it.
@@ -243,19 +114,13 @@ impl Recent {
         key: Bytes,
         value: Value,
         fresh: bool,
-        (state, oldest): (State, State),
+        now: (State, State),
     ) {
         let (key_bytes, value_bytes) = (key.len(), value.bytes());
-        let key = RowKey { head: head(&key), bytes: key };
-        let (added, gone) = match self.write(keyspace).entry(key) {
-            Entry::Vacant(entry) => {
-                let only_put = value != Value::Gone;
-                entry.insert(Versions { since: state, value, older: Vec::new(), fresh, only_put });
-                (key_bytes + value_bytes + ROW_BYTES, 0)
-            }
-            Entry::Occupied(mut entry) => (value_bytes, entry.get_mut().set(value, state, oldest)),
-        };
-        self.count(added, gone);
+        match self.write(keyspace).set(key, value, fresh, now) {
+            None => self.count(key_bytes + value_bytes + ROW_BYTES, 0),
+            Some(gone) => self.count(value_bytes, gone),
+        }
     }
 
     /// Removes a key; `once` says that it was put exactly once since it was last absent. Returns
@@ -268,7 +133,7 @@ impl Recent {
         (state, oldest): (State, State),
     ) -> bool {
         let mut rows = self.write(keyspace);
-        if let Some(versions) = rows.get_mut(&(head(&key), &key[..]) as &dyn Key) {
+        if let Some(versions) = rows.get_mut(&key) {
             // Put once and here: nothing can be beneath.
             let alone = versions.fresh || (once && versions.only_put);
             let gone = versions.set(Value::Gone, state, oldest);
@@ -284,9 +149,8 @@ impl Recent {
     pub(crate) fn bury(&self, keyspace: Keyspace, key: &[u8], since: State) {
         let mut rows = self.write(keyspace);
         let dead = |row: &Versions| row.value == Value::Gone && row.since == since;
-        let place = (head(key), key);
-        if rows.get(&place as &dyn Key).is_some_and(dead) {
-            let older = rows.remove(&place as &dyn Key).map_or(Vec::new(), |row| row.older);
+        if rows.get(key).is_some_and(dead) {
+            let older = rows.remove(key).map_or(Vec::new(), |row| row.older);
             let values: usize = older.iter().map(|(_, value)| value.bytes()).sum();
             self.count(0, key.len() + ROW_BYTES + values);
         }
@@ -306,6 +170,11 @@ impl Recent {
             return self.terms().range(range, reverse, state, most, out);
         }
         let rows = self.read(keyspace);
+        if rows.is_empty() {
+            return None;
+        }
+        let rows = if rows.in_order().is_some() { rows } else { self.put_in_order(keyspace, rows) };
+        let rows = rows.in_order()?;
         let mut seen = 0;
         let mut take = |(key, versions): (&RowKey, &Versions)| {
             if let Some(value) = versions.at(state) {
@@ -325,13 +194,23 @@ impl Recent {
     pub(crate) fn each<E>(
         &self,
         keyspace: Keyspace,
-        mut each: impl FnMut(&Bytes, &Value) -> Result<(), E>,
+        each: impl FnMut(&Bytes, &Value) -> Result<(), E>,
     ) -> Result<(), E> {
         if keyspace == Keyspace::Terms {
             return self.terms().each(each);
         }
-        let rows = self.read(keyspace);
-        rows.iter().try_for_each(|(key, versions)| each(&key.bytes, &versions.value))
+        self.read(keyspace).each(each)
+    }
+
+    /// Puts rows in order, for who reads them.
+    fn put_in_order<'a>(
+        &'a self,
+        keyspace: Keyspace,
+        loose: RwLockReadGuard<'a, Rows>,
+    ) -> RwLockReadGuard<'a, Rows> {
+        drop(loose);
+        self.write(keyspace).put_in_order();
+        self.read(keyspace)
     }
 
     fn count(&self, added: usize, gone: usize) {

@@ -182,7 +182,7 @@ impl Gathered {
         self.bytes.extend_from_within(last.end - after..last.end);
         let row = Row {
             partition: partition.0,
-            head: super::recent::head(&self.bytes[at + PARTITION_BYTES..]),
+            head: super::rows::head(&self.bytes[at + PARTITION_BYTES..]),
             at: u32::try_from(at).ok()?,
             value_bytes: u32::try_from(value.map_or(0, <[u8]>::len)).ok()?,
             key_bytes: u16::try_from(self.bytes.len() - at).ok()?,
