@@ -5,6 +5,7 @@
 
 pub mod binary;
 pub mod charge;
+pub mod digits;
 pub mod epk;
 pub mod fault;
 pub mod item;

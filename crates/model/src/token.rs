@@ -12,7 +12,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 
-use crate::{Error, Result};
+use crate::{Error, Result, digits};
 
 pub use position::Position;
 
@@ -65,6 +65,13 @@ impl Etag {
         out.extend_from_slice(b"\"\\\"");
         out.extend_from_slice(&self.digits());
         out.extend_from_slice(b"\\\"\"");
+    }
+
+    /// Appends the etag in its quotes, as headers have it.
+    pub fn write_into(self, out: &mut Vec<u8>) {
+        out.push(b'"');
+        out.extend_from_slice(&self.digits());
+        out.push(b'"');
     }
 
     fn digits(self) -> [u8; ETAG_BYTES] {
@@ -156,7 +163,16 @@ impl fmt::Display for Session {
 
 /// The session token of one range. The version is always -1: then clients compare LSNs only.
 pub fn session_token(range_id: &str, lsn: u64) -> String {
-    format!("{range_id}:-1#{lsn}")
+    let mut out = Vec::new();
+    write_session_token(&mut out, range_id, lsn);
+    String::from_utf8(out).expect("it is made of texts")
+}
+
+/// Appends the session token of one range.
+pub fn write_session_token(out: &mut Vec<u8>, range_id: &str, lsn: u64) {
+    out.extend_from_slice(range_id.as_bytes());
+    out.extend_from_slice(b":-1#");
+    digits::push(out, lsn);
 }
 
 /// Where a read that was answered in pages goes on.

@@ -14,7 +14,8 @@ use engine::{At, Container};
 use hyper::body::{Frame, SizeHint};
 use hyper::header::{CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
-use model::token::Etag;
+use model::digits;
+use model::token::{Etag, write_session_token};
 
 use crate::header;
 use crate::path::percent_encoded;
@@ -76,7 +77,7 @@ impl Reply {
 
     /// Adds a header with a number.
     pub fn set_number(&mut self, name: &'static HeaderName, number: u64) {
-        push_number(&mut self.texts, number);
+        digits::push(&mut self.texts, number);
         self.end_text(name);
     }
 
@@ -93,7 +94,7 @@ impl Reply {
 
     /// Adds the etag.
     pub fn set_etag(&mut self, etag: &Etag) {
-        let _ = write!(self.texts, "{etag}");
+        etag.write_into(&mut self.texts);
         self.end_text(&ETAG);
     }
 
@@ -103,7 +104,7 @@ impl Reply {
         if charge == 1.0 {
             return self.set(&header::REQUEST_CHARGE, HeaderValue::from_static("1"));
         }
-        let _ = write!(self.texts, "{charge}");
+        digits::push_cents(&mut self.texts, charge);
         self.end_text(&header::REQUEST_CHARGE);
     }
 
@@ -125,7 +126,8 @@ impl Reply {
         if let Some(lsn) = at.item_lsn {
             self.set_number(&header::ITEM_LSN, lsn);
         }
-        self.set_text(&header::SESSION_TOKEN, &model::token::session_token(&at.range, at.lsn));
+        write_session_token(&mut self.texts, &at.range, at.lsn);
+        self.end_text(&header::SESSION_TOKEN);
     }
 
     /// The HTTP response.
@@ -182,20 +184,6 @@ impl hyper::body::Body for Body {
         match self {
             Self::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Self::Flow(_) => SizeHint::default(),
-        }
-    }
-}
-
-/// Writes a number in decimal.
-pub fn push_number(text: &mut Vec<u8>, mut number: u64) {
-    let mut digits = [0; 20];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            break text.extend_from_slice(&digits[at..]);
         }
     }
 }

@@ -180,8 +180,12 @@ impl<'a> Headers<'a> {
 
     /// Whether the client does not want to see what it has just written.
     pub fn wants_minimal(self) -> Result<bool> {
-        let preferences = self.list(&header::PREFER)?;
-        Ok(preferences.iter().any(|part| part.trim().eq_ignore_ascii_case("return=minimal")))
+        let mut wants = false;
+        for value in self.0.get_all(&header::PREFER) {
+            let mut preferences = as_text(&header::PREFER, value)?.split(',');
+            wants |= preferences.any(|part| part.trim().eq_ignore_ascii_case("return=minimal"));
+        }
+        Ok(wants)
     }
 
     /// How long the tokens of the answer live.

@@ -395,7 +395,7 @@ mod tests {
                     let now = (State(n), State(n.saturating_sub(dice.below(4))));
                     let went = loose.set(key.clone(), value.clone(), false, now);
                     assert_eq!(went, ordered.set(key.clone(), value, false, now));
-                    let mut at = |rows: &mut Rows, state: u64| {
+                    let at = |rows: &mut Rows, state: u64| {
                         let there = rows.get(&key).unwrap().at(State(state)).cloned();
                         assert_eq!(rows.get_mut(&key).unwrap().at(State(state)), there.as_ref());
                         there

@@ -4,12 +4,11 @@
 
 use bytes::Bytes;
 use engine::{Changed, ChangesPage, Container, Detail, Operation, RangeLag};
-use model::Error;
 use model::partition_key::Definition;
 use model::token::Position;
+use model::{Error, digits};
 use serde_json::{Map, Value, json};
 
-use crate::reply::push_number;
 use crate::request::changes::Form;
 
 /// Most that the form adds to an item, apart from what it says of a delete.
@@ -64,7 +63,7 @@ impl Writer<'_> {
             self.change(&mut out, change);
         }
         out.extend_from_slice(b"],\"_count\":");
-        push_number(&mut out, changes.len() as u64);
+        digits::push(&mut out, changes.len() as u64);
         out.push(b'}');
         Bytes::from(out)
     }
@@ -122,9 +121,9 @@ impl Writer<'_> {
             out.push(b',');
         }
         out.extend_from_slice(b"\"metadata\":{\"lsn\":");
-        push_number(out, change.lsn);
+        digits::push(out, change.lsn);
         out.extend_from_slice(b",\"crts\":");
-        push_number(out, change.ts_ms / 1000);
+        digits::push(out, change.ts_ms / 1000);
         if let Some(detail) = detail {
             self.detail(out, detail);
         }
@@ -139,7 +138,7 @@ impl Writer<'_> {
         });
         if let Some(lsn) = detail.previous_lsn {
             out.extend_from_slice(b",\"previousImageLSN\":");
-            push_number(out, lsn);
+            digits::push(out, lsn);
         }
         if detail.expired {
             out.extend_from_slice(b",\"timeToLiveExpired\":true");
@@ -182,7 +181,7 @@ fn bare(out: &mut Vec<u8>, change: &Changed) {
     let separator: &[u8] = if body == b"{}" { b"" } else { b"," };
     out.extend_from_slice(separator);
     out.extend_from_slice(b"\"_lsn\":");
-    push_number(out, change.lsn);
+    digits::push(out, change.lsn);
     out.push(b'}');
 }
 
