@@ -8,6 +8,8 @@
 mod bulk;
 mod operation;
 
+use std::sync::Arc;
+
 use kv::Keyspace;
 use model::json::Layout;
 use model::partition_key::PartitionKey;
@@ -56,7 +58,7 @@ pub struct BatchOperation {
     /// Etag conditions.
     pub conditions: Conditions,
     /// The item's partition key. An atomic batch has one for all.
-    pub key: Option<PartitionKey>,
+    pub key: Option<Arc<PartitionKey>>,
 }
 
 /// What came of one operation.
@@ -155,7 +157,8 @@ fn check_count(operations: &[BatchOperation]) -> Result<()> {
 /// What the operations are going to look at, as far as it can be told before: what follows from
 /// the items that are found, and the bodies of those that are read.
 async fn places(partition: &Partition, prepared: &[Result<Prepared<'_>>]) -> Result<Vec<Place>> {
-    let mut places: Vec<Place> = prepared.iter().flatten().flat_map(Prepared::places).collect();
+    let mut places: Vec<Place> = Vec::with_capacity(prepared.len());
+    prepared.iter().flatten().for_each(|one| one.add_places(&mut places));
     let reading = prepared.iter().flatten().filter(|one| one.reads_body());
     let item_keys: Vec<Bytes> = reading.map(Prepared::item_key).collect();
     if !item_keys.is_empty() {
@@ -186,7 +189,7 @@ struct Trial {
 impl Trial {
     /// Decides one operation after the other. Runs from the start whenever it is run again.
     fn run(&mut self, draft: &mut Draft<'_>, prepared: &[Result<Prepared<'_>>]) -> Result<u64> {
-        *self = Self::default();
+        *self = Self { done: Vec::with_capacity(prepared.len()), failed: None };
         let mut room = limits::BATCH_RESULT_BYTES;
         for one in prepared {
             match one.as_ref().map_err(Clone::clone).and_then(|one| one.decide(draft, &mut room)) {

@@ -285,6 +285,9 @@ pub(crate) fn check_identity(key: &Key<'_>, item: &Item<'_>, id: Option<&str>) -
             item.id
         )));
     }
+    if key.definition.partition_key.plainly_has(&item.document, &key.key) {
+        return Ok(());
+    }
     let within = key.definition.partition_key.extract(&item.document)?;
     if within != key.key {
         return Err(Error::new(

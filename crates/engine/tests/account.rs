@@ -301,7 +301,7 @@ async fn bulk_operations_are_throttled_one_by_one() {
                 .into(),
             layout: None,
             conditions: Conditions::default(),
-            key: key("k"),
+            key: key("k").map(Arc::new),
         };
         numbers.iter().map(one).collect()
     };

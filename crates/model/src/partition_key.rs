@@ -205,6 +205,21 @@ impl Definition {
         Ok(key)
     }
 
+    /// Whether an item has this key, where a look at its text is enough to see that; where not, nothing
+    /// is known yet. Most keys are strings that are spelled as they are.
+    pub fn plainly_has(&self, document: &Document<'_>, key: &PartitionKey) -> bool {
+        let mut levels = self.paths.iter().zip(&key.0);
+        key.0.len() == self.paths.len()
+            && levels.all(|(path, component)| {
+                let Component::String(text) = component else { return false };
+                let once = path.segments.first().is_none_or(|name| !document.duplicate(name));
+                let raw = document.at_path(&path.segments).and_then(|raw| raw.strip_prefix(b"\""));
+                let raw = raw.and_then(|raw| raw.strip_suffix(b"\""));
+                // A text without escapes is spelled as it is.
+                once && raw == Some(text.as_bytes()) && !text.contains('\\')
+            })
+    }
+
     /// Whether the key has a value for each level, and so names one logical partition.
     pub fn is_full(&self, key: &PartitionKey) -> bool {
         key.0.len() == self.paths.len() || self.system_key && key.0.is_empty()

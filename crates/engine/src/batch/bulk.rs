@@ -118,8 +118,8 @@ impl Bulk {
 
     async fn serve(&self, operation: &BatchOperation) -> Result<Answer<BatchItem>> {
         let BatchOperation { kind, id, body, conditions, key, .. } = operation;
-        self.check_range(key.as_ref())?;
-        let (container, key, body) = (&self.container, key.clone(), body.clone());
+        self.check_range(key.as_deref())?;
+        let (container, key, body) = (&self.container, key.as_deref().cloned(), body.clone());
         let named =
             || id.as_deref().ok_or_else(|| Error::bad_request(format!("a {kind:?} needs an 'id'")));
         let written = |answer: Answer<ItemWrite>| answer.map(BatchItem::Written);
@@ -172,7 +172,7 @@ fn lanes(operations: Vec<BatchOperation>) -> Vec<Vec<(usize, BatchOperation)>> {
         let id = operation.id.clone().or_else(|| {
             model::item::Item::parse(&operation.body).ok().map(|item| item.id.into_owned())
         });
-        let key = operation.key.as_ref().map(PartitionKey::to_header).unwrap_or_default();
+        let key = operation.key.as_ref().map(|key| key.to_header()).unwrap_or_default();
         let lane = *by_item.entry((key, id.unwrap_or_default())).or_insert(lanes.len());
         if lane == lanes.len() {
             lanes.push(Vec::new());

@@ -73,11 +73,11 @@ impl<'a> Prepared<'a> {
         }
     }
 
-    /// What it looks at in any case.
-    pub fn places(&self) -> Vec<Place> {
+    /// Adds what it looks at in any case.
+    pub fn add_places(&self, places: &mut Vec<Place>) {
         match self {
-            Self::Put(put) => put.places(),
-            _ => vec![(Keyspace::Docs, self.item_key())],
+            Self::Put(put) => put.add_places(places),
+            _ => places.push((Keyspace::Docs, self.item_key())),
         }
     }
 

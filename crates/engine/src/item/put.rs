@@ -68,9 +68,15 @@ impl<'a> Put<'a> {
 
     /// What it is going to look at.
     pub fn places(&self) -> Vec<Place> {
-        let mut places = vec![(Keyspace::Docs, self.item_key.clone())];
-        places.extend(self.unique.iter().map(|key| (Keyspace::Index, key.clone())));
+        let mut places = Vec::with_capacity(1 + self.unique.len());
+        self.add_places(&mut places);
         places
+    }
+
+    /// Adds what it is going to look at.
+    pub fn add_places(&self, places: &mut Vec<Place>) {
+        places.push((Keyspace::Docs, self.item_key.clone()));
+        places.extend(self.unique.iter().map(|key| (Keyspace::Index, key.clone())));
     }
 
     pub fn decide(&self, draft: &mut Draft<'_>) -> Result<Written> {

@@ -262,3 +262,35 @@ fn bytes_sort_as_keys_and_read_back() {
         last = bytes;
     }
 }
+
+#[test]
+fn a_key_that_is_plainly_there_is_there() {
+    let json = json!({"paths": ["/a/b", "/c"], "kind": "MultiHash", "version": 2});
+    let definition = Definition::from_json(&json, 2).unwrap();
+    let key = PartitionKey::parse_header(r#"["x","é"]"#).unwrap();
+    let plainly = |text: &str| {
+        let document = Document::parse(text.as_bytes()).unwrap();
+        let there = definition.extract(&document).is_ok_and(|within| within == key);
+        let plainly = definition.plainly_has(&document, &key);
+        assert!(there || !plainly, "{text}");
+        plainly
+    };
+    assert!(plainly(r#"{"c":"é","a":{"b":"x"}}"#));
+    for other in [
+        r#"{"a":{"b":"x"},"c":"\u00e9"}"#,
+        r#"{"a":{"b":"x"},"c":"e"}"#,
+        r#"{"a":{"b":"x"},"c":"é","c":"é"}"#,
+        r#"{"a":{"b":"x"}}"#,
+        r#"{"a":{"b":1},"c":"é"}"#,
+        "{}",
+    ] {
+        assert!(!plainly(other), "{other}");
+    }
+    let short = PartitionKey::parse_header(r#"["x"]"#).unwrap();
+    let document = Document::parse(r#"{"a":{"b":"x"},"c":"é"}"#.as_bytes()).unwrap();
+    assert!(!definition.plainly_has(&document, &short));
+    let escaped =
+        PartitionKey(vec![Component::String("x\\n".into()), Component::String("é".into())]);
+    let document = Document::parse(r#"{"a":{"b":"x\n"},"c":"é"}"#.as_bytes()).unwrap();
+    assert!(!definition.plainly_has(&document, &escaped));
+}

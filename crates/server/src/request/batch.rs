@@ -3,6 +3,8 @@
 //! Two forms exist: JSON, and the binary rows of one SDK. [`operations`] tells them apart by the
 //! first byte, so a decoder for the second has its place; until there is one it is refused.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use engine::{BatchKind, BatchOperation, Conditions};
 use model::json::{self, Kind, Layout, Listed};
@@ -30,14 +32,16 @@ pub fn operations(body: &Bytes, key: Option<&PartitionKey>) -> Result<Vec<BatchO
     let Some(list) = json::check_list(body, limits::BATCH_OPERATIONS + 1)? else {
         return Err(Error::bad_request("the body of a batch must be an array of operations"));
     };
+    let key = key.cloned().map(Arc::new);
     let operations = list.into_iter().enumerate();
-    operations.map(|(n, one)| operation(body, one, key).map_err(|e| numbered(n, e))).collect()
+    let one = |(n, one)| operation(body, one, key.as_ref()).map_err(|error| numbered(n, error));
+    operations.map(one).collect()
 }
 
 fn operation(
     body: &Bytes,
     listed: Listed<'_>,
-    key: Option<&PartitionKey>,
+    key: Option<&Arc<PartitionKey>>,
 ) -> Result<BatchOperation> {
     let mut found = Members::of(listed);
     let layout = found.take_layout("resourceBody");
@@ -65,7 +69,7 @@ fn operation(
     // A request that names a key is about that key alone, whatever its operations say.
     let key = match (key, text("partitionKey")?) {
         (Some(key), _) => Some(key.clone()),
-        (None, Some(text)) => Some(PartitionKey::parse_header(&text)?),
+        (None, Some(text)) => Some(Arc::new(PartitionKey::parse_header(&text)?)),
         (None, None) => None,
     };
     Ok(BatchOperation {
@@ -146,7 +150,7 @@ mod tests {
         let key = PartitionKey::parse_header("[1]").unwrap();
         let body =
             Bytes::from_static(br#"[{"operationType":"Read","id":"1","partitionKey":"[2]"}]"#);
-        assert_eq!(operations(&body, Some(&key)).unwrap()[0].key.as_ref(), Some(&key));
+        assert_eq!(operations(&body, Some(&key)).unwrap()[0].key.as_deref(), Some(&key));
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use engine::{BatchItem, BatchResult};
 use hyper::StatusCode;
-use model::json;
 use model::token::Etag;
+use model::{digits, json};
 
 /// Whether all operations did what they were asked to; a read that found nothing new did not.
 pub fn status(results: &[BatchResult]) -> StatusCode {
@@ -44,13 +44,17 @@ fn write(result: &BatchResult, minimal: bool, out: &mut Vec<u8>) {
         Ok(BatchItem::Deleted) => (204, 0),
         Err(error) => (error.fault.status(), error.substatus()),
     };
-    out.extend_from_slice(format!("{{\"statusCode\":{status}").as_bytes());
+    out.extend_from_slice(b"{\"statusCode\":");
+    digits::push(out, status.into());
     if substatus != 0 {
-        out.extend_from_slice(format!(",\"subStatusCode\":{substatus}").as_bytes());
+        out.extend_from_slice(b",\"subStatusCode\":");
+        digits::push(out, substatus.into());
     }
-    out.extend_from_slice(format!(",\"requestCharge\":{}", result.charge).as_bytes());
+    out.extend_from_slice(b",\"requestCharge\":");
+    digits::push_cents(out, result.charge);
     if let Some(wait) = result.retry_after_ms {
-        out.extend_from_slice(format!(",\"retryAfterMilliseconds\":{wait}").as_bytes());
+        out.extend_from_slice(b",\"retryAfterMilliseconds\":");
+        digits::push(out, wait);
     }
     match &result.result {
         Ok(BatchItem::Written(item)) => {
