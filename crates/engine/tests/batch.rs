@@ -182,7 +182,7 @@ async fn bulk_operations_stand_alone() {
         operation(BatchKind::Read, "2", Value::Null),
         operation(BatchKind::Delete, "3", Value::Null),
     ];
-    operations.iter_mut().for_each(|operation| operation.key = key("k"));
+    operations.iter_mut().for_each(|operation| operation.key = key("k").map(Arc::new));
     operations.push(put(BatchKind::Create, "x", 1));
     let container = account.container();
     let range = container.ranges().ranges[0].id.to_string();
