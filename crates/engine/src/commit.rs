@@ -23,6 +23,7 @@ use bytes::Bytes;
 use kv::{CommitNo, Keyspace, Op};
 use model::policy::ContainerDefinition;
 use model::{Error, Fault, Result};
+use smallvec::SmallVec;
 
 use crate::api::storage;
 use crate::cache::{Forgotten, Key};
@@ -31,7 +32,7 @@ use crate::gate::Gate;
 use crate::history::History;
 use crate::index::{self, Indexes, Indexing, Presence};
 use crate::keys::{self, Head};
-use crate::listen::{Bell, bells_of};
+use crate::listen::{Bells, bells_of};
 use crate::partition::Partition;
 pub(crate) use crate::places::Place;
 use crate::places::{Places, Write};
@@ -39,6 +40,7 @@ use crate::signal::Seen;
 use crate::watch::{Watch, Watches};
 
 pub(crate) use draft::Draft;
+use draft::Shelf;
 use overlay::{Overlay, remembered};
 use reads::Reads;
 
@@ -279,10 +281,11 @@ impl Partition {
             replaced: None,
             indexing: Some(&writer.indexing),
             moved: Vec::new(),
+            shelf: Shelf::default(),
             built: None,
         };
         let decided = decide(&mut draft).and_then(|decided| draft.settle().map(|()| decided));
-        let Draft { head, history, doomed, missing, writes, moved, built, .. } = draft;
+        let Draft { head, history, doomed, missing, writes, moved, mut shelf, built, .. } = draft;
         if let Some(place) = missing {
             return Ok(Outcome::Read(place));
         }
@@ -307,7 +310,8 @@ impl Partition {
             let stored = indexing.as_ref().unwrap_or(&writer.indexing).encode();
             batch.push(Op::Put(Keyspace::Meta, keys::INDEXING, stored));
         }
-        batch.push(Op::Put(Keyspace::Meta, keys::HEAD, head.encode()));
+        let stored = shelf.keep(keys::HEAD_BYTES, |out| head.write_into(out));
+        batch.push(Op::Put(Keyspace::Meta, keys::HEAD, stored));
         if writer.history_changed || history != writer.history {
             batch.push(Op::Put(Keyspace::Meta, keys::HISTORY, history.encode()));
         }
@@ -348,11 +352,11 @@ impl Partition {
         self: &Arc<Self>,
         written: &[(Place, Option<Bytes>)],
         batch: Vec<Op>,
-        (lsn, bells): (u64, Vec<Bell>),
+        (lsn, bells): (u64, Bells),
     ) -> Result<kv::Ticket> {
         let items = written.iter().filter(|((keyspace, _), _)| *keyspace == Keyspace::Docs);
         let items = items.map(|((_, key), _)| self.cache.forget(&Key(self.number, key.clone())));
-        let forgotten: Vec<Forgotten> = items.collect();
+        let forgotten: SmallVec<[Forgotten; 1]> = items.collect();
         // Whoever waits for changes is woken from outside of the runtime, and so beside the writer
         // and not behind it; and whatever becomes of the writer.
         let partition = self.clone();

@@ -54,6 +54,9 @@ const BLOCK_BITS: u32 = 8;
 /// Bytes of the hash of one level of a partition key.
 pub const HASH_BYTES: usize = 16;
 
+/// Bytes of a stored [`Head`].
+pub const HEAD_BYTES: usize = 56;
+
 /// The LSN, the partition's number and the place within the commit.
 pub const FEED_KEY_BYTES: usize = 14;
 
@@ -64,7 +67,8 @@ pub fn key_prefix(definition: &Definition, key: &PartitionKey) -> Vec<u8> {
 
 /// The same, for who knows the hash of the key.
 pub fn key_prefix_at(definition: &Definition, key: &PartitionKey, epk: &Epk) -> Vec<u8> {
-    let mut prefix = Vec::with_capacity(64);
+    // As long as it gets, but for version 1.
+    let mut prefix = Vec::with_capacity(HASH_BYTES * definition.paths.len());
     prefix.extend_from_slice(epk.as_bytes());
     if key.0.is_empty() {
         // The lowest place has no bytes; spelled out, items lie where it is and not by their ids.
@@ -92,9 +96,14 @@ pub fn feed_key(etag: Etag) -> Bytes {
 /// Key in `Index` of the block that an LSN is in.
 pub fn block_key(lsn: u64) -> Bytes {
     let mut key = BytesMut::with_capacity(9);
-    key.put_u8(b'b');
-    key.put_u64(lsn >> BLOCK_BITS);
+    write_block_key(&mut key, lsn);
     key.freeze()
+}
+
+/// Appends the key in `Index` of the block that an LSN is in.
+pub fn write_block_key(out: &mut impl BufMut, lsn: u64) {
+    out.put_u8(b'b');
+    out.put_u64(lsn >> BLOCK_BITS);
 }
 
 /// The LSN that a key of `Feed` begins with.
@@ -199,8 +208,8 @@ pub fn feed_start(lsn: u64) -> Bytes {
 }
 
 /// The stored form of a block's count.
-pub fn encode_count(count: u32) -> Bytes {
-    Bytes::copy_from_slice(&count.to_be_bytes())
+pub fn encode_count(count: u32) -> [u8; 4] {
+    count.to_be_bytes()
 }
 
 /// Reads a block's count.
@@ -278,10 +287,13 @@ const ROW_VERSION: u8 = 1;
 const ROW_BYTES: usize = 1 + 16 + 4 + 4 + 4 + 8 + 1;
 
 impl Row {
-    /// The stored form.
-    pub fn encode(&self) -> Bytes {
-        let unique: usize = self.unique.iter().map(|key| key.len() + 2).sum();
-        let mut out = BytesMut::with_capacity(ROW_BYTES + unique);
+    /// How long the stored form is.
+    pub fn encoded_bytes(&self) -> usize {
+        ROW_BYTES + self.unique.iter().map(|key| key.len() + 2).sum::<usize>()
+    }
+
+    /// Appends the stored form.
+    pub fn write_into(&self, out: &mut impl BufMut) {
         out.put_u8(ROW_VERSION);
         out.put_slice(&self.etag.0);
         out.put_u32(self.ts);
@@ -293,7 +305,6 @@ impl Row {
             out.put_u16(u16::try_from(key.len()).expect("an index key is shorter than 64 KB"));
             out.put_slice(key);
         }
-        out.freeze()
     }
 
     /// Reads the stored form.
@@ -408,12 +419,17 @@ pub struct Head {
 impl Head {
     /// The stored form.
     pub fn encode(&self) -> Bytes {
+        let mut out = BytesMut::with_capacity(HEAD_BYTES);
+        self.write_into(&mut out);
+        out.freeze()
+    }
+
+    /// Appends the stored form.
+    pub fn write_into(&self, out: &mut impl BufMut) {
         let Self { lsn, ordinal, items, bytes, ts_ms, log_bytes, log_block_bytes } = *self;
-        let mut out = BytesMut::with_capacity(56);
         for number in [lsn, ordinal, items, bytes, ts_ms, log_bytes, log_block_bytes] {
             out.put_u64(number);
         }
-        out.freeze()
     }
 
     /// Reads the stored form.
@@ -491,6 +507,13 @@ impl<'a> Reader<'a> {
 mod tests {
     use super::*;
 
+    fn encoded(row: &Row) -> Bytes {
+        let mut out = BytesMut::new();
+        row.write_into(&mut out);
+        assert_eq!(out.len(), row.encoded_bytes());
+        out.freeze()
+    }
+
     fn row() -> Row {
         Row {
             etag: Etag([9; 16]),
@@ -504,12 +527,12 @@ mod tests {
 
     #[test]
     fn a_row_comes_back_as_it_was() {
-        assert_eq!(Row::decode(&row().encode()).unwrap(), row());
+        assert_eq!(Row::decode(&encoded(&row())).unwrap(), row());
     }
 
     #[test]
     fn a_torn_row_is_reported_not_served() {
-        let stored = row().encode();
+        let stored = encoded(&row());
         for length in 0..stored.len() {
             assert!(Row::decode(&stored.slice(..length)).is_err(), "{length}");
         }
@@ -522,7 +545,7 @@ mod tests {
     fn a_deleted_item_leaves_its_place() {
         let stored = Slot::encode_deleted(Etag([7; 16]));
         assert_eq!(Slot::decode(&stored).unwrap(), Slot::Deleted(Etag([7; 16])));
-        assert_eq!(Slot::decode(&row().encode()).unwrap(), Slot::Item(row()));
+        assert_eq!(Slot::decode(&encoded(&row())).unwrap(), Slot::Item(row()));
         for length in 0..stored.len() {
             assert!(Slot::decode(&stored.slice(..length)).is_err(), "{length}");
         }

@@ -15,6 +15,7 @@ use std::task::{Context, Poll};
 use foldhash::HashMap;
 use kv::{Keyspace, Op};
 use model::epk::EpkRange;
+use smallvec::SmallVec;
 use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
 
@@ -24,6 +25,9 @@ const BELL_BYTES: usize = 8;
 
 /// Names a bell.
 pub(crate) type Bell = u64;
+
+/// Bells to be rung. Most writes are about one key.
+pub(crate) type Bells = SmallVec<[Bell; 1]>;
 
 /// See the top of this file.
 #[derive(Debug, Default)]
@@ -108,14 +112,20 @@ impl Drop for Listening {
 }
 
 /// The bells of the items that a batch writes.
-pub(crate) fn bells_of(batch: &[Op]) -> Vec<Bell> {
+pub(crate) fn bells_of(batch: &[Op]) -> Bells {
     let keys = batch.iter().filter_map(|op| match op {
         Op::Put(Keyspace::Docs, key, _)
         | Op::Delete(Keyspace::Docs, key)
         | Op::DeleteOnce(Keyspace::Docs, key) => Some(bell(key)),
         _ => None,
     });
-    let mut bells: Vec<Bell> = keys.collect();
+    let mut bells = Bells::new();
+    for bell in keys {
+        // Those of a transaction are all alike.
+        if bells.last() != Some(&bell) {
+            bells.push(bell);
+        }
+    }
     bells.sort_unstable();
     bells.dedup();
     bells
@@ -156,7 +166,7 @@ mod tests {
         let bell = bell_of_range(&range(&key(7, 1), &key(7, 2))).unwrap();
         let item = [&key(7, 1)[..], b"id"].concat();
         let written = [Op::Put(Keyspace::Docs, item.into(), bytes::Bytes::new())];
-        assert_eq!(bells_of(&written), [bell]);
+        assert_eq!(bells_of(&written)[..], [bell]);
     }
 
     #[test]

@@ -289,7 +289,7 @@ async fn count_block(view: &dyn View, key: Bytes, change: i32) -> Result<Op> {
     };
     Ok(match count.saturating_add_signed(change) {
         0 => Op::Delete(Keyspace::Index, key),
-        count => Op::Put(Keyspace::Index, key, keys::encode_count(count)),
+        count => Op::Put(Keyspace::Index, key, Bytes::copy_from_slice(&keys::encode_count(count))),
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{BufMut as _, Bytes, BytesMut};
 use kv::Keyspace;
 use model::token::Etag;
 use model::{Error, Fault, Result};
@@ -44,6 +44,8 @@ pub(crate) struct Draft<'a> {
     pub(super) indexing: Option<&'a Indexing>,
     /// What the indexes have to follow.
     pub(super) moved: Vec<Moved>,
+    /// Memory for the small keys and values that it writes.
+    pub(super) shelf: Shelf,
     /// How far a build of indexes will have come; to the end where there is no key.
     pub(super) built: Option<Option<Bytes>>,
 }
@@ -73,8 +75,32 @@ impl<'a> Draft<'a> {
             replaced: Some(Vec::new()),
             indexing: None,
             moved: Vec::new(),
+            shelf: Shelf::default(),
             built: None,
         }
+    }
+}
+
+/// Memory that small keys and values share: to ask for some for each of them would cost more than they do.
+#[derive(Debug, Default)]
+pub(super) struct Shelf {
+    room: BytesMut,
+    pieces: usize,
+}
+
+impl Shelf {
+    /// The first piece is enough for the write of one item; the others are for batches.
+    const PIECES: [usize; 2] = [256, 8 << 10];
+
+    /// What is written, up to so many bytes.
+    pub fn keep(&mut self, bytes: usize, write: impl FnOnce(&mut BytesMut)) -> Bytes {
+        if self.room.capacity() < bytes {
+            let piece = Self::PIECES[self.pieces.min(1)];
+            self.room = BytesMut::with_capacity(piece.max(bytes));
+            self.pieces += 1;
+        }
+        write(&mut self.room);
+        self.room.split().freeze()
     }
 }
 
@@ -124,8 +150,12 @@ impl Draft<'_> {
         rows: Option<Beforehand>,
     ) -> Result<()> {
         self.count(etag.lsn(), 1)?;
-        self.moved.push(Moved::Added(stored.clone(), rows));
-        self.put(Keyspace::Feed, keys::feed_key(etag), stored);
+        if self.indexing.is_some_and(Indexing::reads_bodies) {
+            self.moved.push(Moved::Added(stored.clone(), rows));
+        }
+        let key = &etag.0[..keys::FEED_KEY_BYTES];
+        let key = self.shelf.keep(key.len(), |out| out.put_slice(key));
+        self.put(Keyspace::Feed, key, stored);
         Ok(())
     }
 
@@ -175,16 +205,28 @@ impl Draft<'_> {
     }
 
     fn count_now(&mut self, lsn: u64, change: i32) -> Result<()> {
-        let place = (Keyspace::Index, keys::block_key(lsn));
+        let key = self.shelf.keep(16, |out| keys::write_block_key(out, lsn));
+        let place = (Keyspace::Index, key);
         let count = match self.get(&place)? {
             Some(stored) => keys::decode_count(&stored)?,
             None => 0,
         };
         match count.saturating_add_signed(change) {
             0 => self.delete(place.0, place.1),
-            count => self.put(place.0, place.1, keys::encode_count(count)),
+            count => {
+                let count = keys::encode_count(count);
+                let count = self.shelf.keep(count.len(), |out| out.put_slice(&count));
+                self.put(place.0, place.1, count);
+            }
         }
         Ok(())
+    }
+
+    /// Sets the row of an item.
+    pub fn put_row(&mut self, item_key: Bytes, row: &Row) {
+        let bytes = row.encoded_bytes();
+        let stored = self.shelf.keep(bytes, |out| row.write_into(out));
+        self.put(Keyspace::Docs, item_key, stored);
     }
 
     /// Sets a key.

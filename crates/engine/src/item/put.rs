@@ -214,7 +214,7 @@ impl<'a> Put<'a> {
         draft.head.bytes += body.len() as u64;
         let rows = self.rows.as_ref().map(|rows| (rows.clone(), stamped));
         draft.add_version(etag, stored, rows)?;
-        draft.put(Keyspace::Docs, self.item_key.clone(), row.encode());
+        draft.put_row(self.item_key.clone(), &row);
         if let Some(second) = keys::last_second(ts, ttl) {
             draft.put(Keyspace::Index, keys::expiry_key(second, &self.item_key), Bytes::new());
         }
