@@ -117,7 +117,7 @@ impl Default for LocalOptions {
             cache_bytes: 128 << 20,
             queue_bytes: 64 << 20,
             segment_bytes: 64 << 20,
-            layer_bytes: 48 << 20,
+            layer_bytes: 40 << 20,
             faults: None,
         }
     }
