@@ -269,7 +269,8 @@ impl Applier {
         self.claimed.clear();
         self.graves.clear();
         self.journal_bytes = 0;
-        self.layers = std::iter::once(Arc::default()).chain(self.layers.iter().cloned()).collect();
+        let next = Arc::new(self.layers[0].next());
+        self.layers = std::iter::once(next).chain(self.layers.iter().cloned()).collect();
         self.publish();
     }
 

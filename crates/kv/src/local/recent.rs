@@ -12,7 +12,7 @@
 //! - Rows of `Terms` come by the group, and stand in [`Runs`].
 
 use std::ops::Bound;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use bytes::Bytes;
@@ -53,22 +53,41 @@ pub(crate) struct Recent {
     spaces: [RwLock<Rows>; 5],
     terms: RwLock<Runs>,
     bytes: AtomicUsize,
+    /// Which rows somebody has gone through.
+    scanned: [AtomicBool; 5],
 }
 
 impl Default for Recent {
     fn default() -> Self {
-        let rows = |keyspace| match is_pointed(keyspace) {
-            // They come in order, and are read in order.
-            true => Rows::ordered(),
-            false => Rows::loose(),
-        };
-        let [docs, feed, log, index, meta, _] = Keyspace::ALL;
-        let spaces = [docs, feed, log, index, meta].map(|keyspace| RwLock::new(rows(keyspace)));
-        Self { spaces, terms: RwLock::default(), bytes: AtomicUsize::new(0) }
+        Self::with(|_| Rows::loose())
     }
 }
 
 impl Recent {
+    /// The layer that comes after this one: rows that somebody goes through are kept in order from the
+    /// start.
+    pub(crate) fn next(&self) -> Self {
+        Self::with(|space| match self.scanned[space as usize].load(Ordering::Relaxed) {
+            true => Rows::ordered(),
+            false => Rows::loose(),
+        })
+    }
+
+    fn with(rows: impl Fn(Keyspace) -> Rows) -> Self {
+        let rows = |space: Keyspace| match is_pointed(space) {
+            // They come in order, and are read in order.
+            true => Rows::ordered(),
+            false => rows(space),
+        };
+        let [docs, feed, log, index, meta, _] = Keyspace::ALL;
+        Self {
+            spaces: [docs, feed, log, index, meta].map(|space| RwLock::new(rows(space))),
+            terms: RwLock::default(),
+            bytes: AtomicUsize::new(0),
+            scanned: [const { AtomicBool::new(false) }; 5],
+        }
+    }
+
     /// Memory taken, about.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
@@ -173,6 +192,7 @@ impl Recent {
         if rows.is_empty() {
             return None;
         }
+        self.scanned[keyspace as usize].store(true, Ordering::Relaxed);
         let rows = if rows.in_order().is_some() { rows } else { self.put_in_order(keyspace, rows) };
         let rows = rows.in_order()?;
         let mut seen = 0;
@@ -194,12 +214,17 @@ impl Recent {
     pub(crate) fn each<E>(
         &self,
         keyspace: Keyspace,
-        each: impl FnMut(&Bytes, &Value) -> Result<(), E>,
+        mut each: impl FnMut(&Bytes, &Value) -> Result<(), E>,
     ) -> Result<(), E> {
         if keyspace == Keyspace::Terms {
             return self.terms().each(each);
         }
-        self.read(keyspace).each(each)
+        // Taken out first: who wants to put them in order, and all behind, would wait for the disk.
+        let mut rows = self.read(keyspace).newest();
+        if !rows.is_sorted_by(|(one, _), (other, _)| one <= other) {
+            rows.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        }
+        rows.iter().try_for_each(|(key, value)| each(&key.bytes, value))
     }
 
     /// Puts rows in order, for who reads them.

@@ -64,7 +64,7 @@ impl Versions {
 }
 
 /// A key with its first bytes at hand: most comparisons end there, without a look elsewhere.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct RowKey {
     head: u128,
     pub bytes: Bytes,
@@ -263,22 +263,16 @@ impl Rows {
         }
     }
 
-    /// Hands the newest version of every row to `each`, in the order of keys.
-    pub(crate) fn each<E>(
-        &self,
-        mut each: impl FnMut(&Bytes, &Value) -> Result<(), E>,
-    ) -> Result<(), E> {
+    /// The newest version of every row, as they stand.
+    pub(crate) fn newest(&self) -> Vec<(RowKey, Value)> {
         match self {
             Self::Ordered(rows) => {
-                rows.iter().try_for_each(|(key, versions)| each(&key.bytes, &versions.value))
+                rows.iter().map(|(key, row)| (key.clone(), row.value.clone())).collect()
             }
             Self::Loose(rows) => {
                 let rows = rows.pieces.iter().flatten().flatten();
-                let mut rows: Vec<_> = rows.map(|row| (head(&row.key), row)).collect();
-                rows.sort_unstable_by(|(a, one), (b, other)| {
-                    a.cmp(b).then_with(|| one.key.cmp(&other.key))
-                });
-                rows.iter().try_for_each(|(_, row)| each(&row.key, &row.versions.value))
+                let key = |key: &Bytes| RowKey { head: head(key), bytes: key.clone() };
+                rows.map(|row| (key(&row.key), row.versions.value.clone())).collect()
             }
         }
     }
@@ -367,14 +361,10 @@ mod tests {
     use super::*;
     use crate::suite::Dice;
 
-    fn newest(rows: &Rows) -> Vec<(Bytes, Value)> {
-        let mut out = Vec::new();
-        let each = rows.each::<()>(|key, value| {
-            out.push((key.clone(), value.clone()));
-            Ok(())
-        });
-        each.unwrap();
-        out
+    fn newest(rows: &Rows) -> Vec<(RowKey, Value)> {
+        let mut rows = rows.newest();
+        rows.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        rows
     }
 
     #[test]
