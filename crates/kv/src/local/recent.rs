@@ -233,8 +233,11 @@ impl Recent {
         keyspace: Keyspace,
         loose: RwLockReadGuard<'a, Rows>,
     ) -> RwLockReadGuard<'a, Rows> {
+        let order = loose.order();
         drop(loose);
-        self.write(keyspace).put_in_order();
+        if let Some(order) = order {
+            self.write(keyspace).put_in_order(order);
+        }
         self.read(keyspace)
     }
 

@@ -70,6 +70,12 @@ pub(crate) struct RowKey {
     pub bytes: Bytes,
 }
 
+impl RowKey {
+    fn of(key: &Bytes) -> Self {
+        Self { head: head(key), bytes: key.clone() }
+    }
+}
+
 /// What rows are looked up by: a key that is not owned compares as an owned one.
 pub(crate) trait Key {
     fn head(&self) -> u128;
@@ -159,6 +165,9 @@ pub(crate) fn as_key<'a>(key: &'a (u128, &'a [u8])) -> &'a (dyn Key + 'a) {
     key
 }
 
+/// Keys in order, and where their rows are.
+type Order = Vec<(RowKey, u32)>;
+
 /// See the top of this file.
 #[derive(Debug)]
 pub(crate) enum Rows {
@@ -245,14 +254,26 @@ impl Rows {
         }
     }
 
-    /// Puts them in order.
-    pub(crate) fn put_in_order(&mut self) {
-        if let Self::Loose(rows) = self {
-            let rows = std::mem::take(&mut rows.pieces).into_iter().flatten().flatten();
-            let rows =
-                rows.map(|row| (RowKey { head: head(&row.key), bytes: row.key }, row.versions));
-            *self = Self::Ordered(rows.collect());
-        }
+    /// The order that they would have, if they have none. To find it takes most of the time.
+    pub(crate) fn order(&self) -> Option<Order> {
+        let Self::Loose(rows) = self else { return None };
+        let rows = rows.places.iter().filter_map(|place| Some((rows.row(*place)?, *place)));
+        let mut order: Order = rows.map(|(row, place)| (RowKey::of(&row.key), place)).collect();
+        order.sort_unstable();
+        Some(order)
+    }
+
+    /// Puts them in an order that was found before. Some may have come and gone since.
+    pub(crate) fn put_in_order(&mut self, order: Order) {
+        let Self::Loose(Loose { pieces, .. }) = self else { return };
+        let known = order.into_iter().filter_map(|(key, place)| {
+            let row = row_mut(pieces, place).take_if(|row| row.key == key.bytes)?;
+            Some((key, row.versions))
+        });
+        let mut rows: BTreeMap<RowKey, Versions> = known.collect();
+        let others = std::mem::take(pieces).into_iter().flatten().flatten();
+        rows.extend(others.map(|row| (RowKey::of(&row.key), row.versions)));
+        *self = Self::Ordered(rows);
     }
 
     /// All of them in order, if they are.
@@ -271,8 +292,7 @@ impl Rows {
             }
             Self::Loose(rows) => {
                 let rows = rows.pieces.iter().flatten().flatten();
-                let key = |key: &Bytes| RowKey { head: head(key), bytes: key.clone() };
-                rows.map(|row| (key(&row.key), row.versions.value.clone())).collect()
+                rows.map(|row| (RowKey::of(&row.key), row.versions.value.clone())).collect()
             }
         }
     }
@@ -399,8 +419,18 @@ mod tests {
                 }
             }
             assert!(loose.in_order().is_none());
-            loose.put_in_order();
-            assert!(loose.in_order().is_some());
+            let order = loose.order().unwrap();
+            // Places of some that go are taken by some that come.
+            for n in 0..most / 2 {
+                let key = |n: u64| Bytes::from(n.to_string());
+                for rows in [&mut loose, &mut ordered] {
+                    rows.remove(&key(2 * n));
+                    let now = (State(30_000), State(30_000));
+                    rows.set(key(10_000 + n), Value::Gone, false, now);
+                }
+            }
+            loose.put_in_order(order);
+            assert!(loose.in_order().is_some() && loose.order().is_none());
             assert_eq!(newest(&loose), newest(&ordered));
         }
     }
