@@ -655,3 +655,58 @@ async fn small_and_large_batches_share_a_group() {
     let store = Local::open(crashed.path(), options()).unwrap();
     assert_eq!(rows(&*self::owner(&store).await.published(), Keyspace::Feed).await, expected);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn rows_are_the_same_for_who_goes_through_them_and_who_looks_them_up() {
+    const KEYS: u64 = 2_000;
+    let dir = TempDir::new().unwrap();
+    let small = LocalOptions { layer_bytes: 64 << 10, durability: Durability::Os, ..options() };
+    let store = Local::open(dir.path(), small).unwrap();
+    let owner = self::owner(&store).await;
+    let over = Arc::new(AtomicBool::new(false));
+    let key = |n: u64| Bytes::from(format!("{n:04}"));
+    let readers: Vec<_> = (0..3_u64)
+        .map(|seed| {
+            let (owner, over, mut dice) = (owner.clone(), over.clone(), Dice(seed));
+            tokio::spawn(async move {
+                let mut looks = 0;
+                while !over.load(Ordering::Acquire) || looks == 0 {
+                    let view = owner.published();
+                    let some: Vec<Bytes> = (0..50).map(|_| key(dice.below(KEYS))).collect();
+                    // In either order: to go through rows changes how they are kept.
+                    let early = view.get_many(Keyspace::Docs, &some[..25]).await.unwrap();
+                    let all = rows(&*view, Keyspace::Docs).await;
+                    let late = view.get_many(Keyspace::Docs, &some[25..]).await.unwrap();
+                    let all: std::collections::BTreeMap<_, _> = all.into_iter().collect();
+                    for (key, found) in some.iter().zip(early.into_iter().chain(late)) {
+                        assert_eq!(found.as_ref(), all.get(key));
+                    }
+                    looks += 1;
+                    if dice.below(4) == 0 {
+                        tokio::task::yield_now().await;
+                    }
+                }
+                looks
+            })
+        })
+        .collect();
+    let (mut dice, mut model) = (Dice(42), std::collections::BTreeMap::new());
+    for n in 0..1_500_u64 {
+        let batch = (0..10).map(|_| {
+            let key = key(dice.below(KEYS));
+            if dice.below(3) == 0 {
+                model.remove(&key);
+                return Op::Delete(Keyspace::Docs, key);
+            }
+            let value = Bytes::from(n.to_string());
+            model.insert(key.clone(), value.clone());
+            Op::Put(Keyspace::Docs, key, value)
+        });
+        write(&*owner, batch.collect()).await;
+    }
+    over.store(true, Ordering::Release);
+    for reader in readers {
+        assert!(reader.await.unwrap() > 0);
+    }
+    assert_eq!(rows(&*owner.published(), Keyspace::Docs).await, Vec::from_iter(model));
+}
