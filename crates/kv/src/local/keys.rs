@@ -29,7 +29,10 @@ use crate::{Keyspace, PartitionId, Result};
 
 /// How many keys each filter is for. Another one is begun when the last is full: a small store
 /// takes little, 26 million keys 39 MB.
-const ROOMS: [usize; 5] = [1 << 17, 1 << 20, 1 << 23, 1 << 23, 1 << 23];
+const ROOMS: [usize; 6] = [1 << 14, 1 << 17, 1 << 20, 1 << 23, 1 << 23, 1 << 23];
+
+/// Who adds fewer keys than these has no use for it, and is spared the pass over those that there are.
+const SURVEY_KEYS: usize = 1024;
 
 /// Keys that are gone through at once.
 const STEP_KEYS: usize = 4096;
@@ -132,6 +135,9 @@ impl Survey {
     /// Whether there is something to do. Asked from time to time.
     pub(crate) fn is_due(&self) -> bool {
         let keys = &self.published.load().keys;
+        if keys.count.load(Ordering::Relaxed) < SURVEY_KEYS {
+            return false;
+        }
         keys.make_room();
         !self.given_up && !keys.is_full() && !keys.is_complete()
     }
