@@ -19,11 +19,11 @@ use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use fjall::Readable;
 
 use super::apply::{Published, partition_of};
 use super::filter::{self, Filter};
-use super::scan::Merge;
-use super::tree::Tree;
+use super::tree::{Tree, failed};
 use super::view::PARTITION_BYTES;
 use crate::{Keyspace, PartitionId, Result};
 
@@ -64,6 +64,12 @@ impl Keys {
             count -= room;
         }
         self.full.store(true, Ordering::Release);
+    }
+
+    /// Takes in the key of a row, which begins with its partition.
+    fn add_row(&self, key: &[u8]) -> Result<()> {
+        self.add(partition_of(key)?, &key[PARTITION_BYTES..]);
+        Ok(())
     }
 
     /// Whether a key is nowhere in any state that was published before now.
@@ -154,17 +160,26 @@ impl Survey {
         // state than the one before, and none is kept from being let go.
         let published = self.published.load_full();
         let begun = self.under_way.take().filter(|(keys, _)| Arc::ptr_eq(keys, &published.keys));
-        let (keys, from) = begun.unwrap_or((published.keys.clone(), Bound::Unbounded));
-        let range = (from, Bound::Unbounded);
-        let manner = (false, STEP_KEYS);
-        let mut rows = Merge::new(&published, Some(&self.tree), Keyspace::Docs, range, manner)?;
+        let (keys, from) = match begun {
+            Some(begun) => begun,
+            None => {
+                // Layers first, as they stand: a scan would have them put in order.
+                for layer in published.layers.iter() {
+                    layer.each(Keyspace::Docs, |key, _| published.keys.add_row(key))?;
+                }
+                (published.keys.clone(), Bound::Unbounded)
+            }
+        };
+        let docs = self.tree.space(Keyspace::Docs);
+        let mut rows = published.base.snapshot.range(docs, (from, Bound::Unbounded));
         let mut last = None;
         for _ in 0..STEP_KEYS {
-            let Some((key, _)) = rows.next()? else {
+            let Some(row) = rows.next() else {
                 keys.complete.store(true, Ordering::Release);
                 return Ok(false);
             };
-            keys.add(partition_of(&key)?, &key[PARTITION_BYTES..]);
+            let key: Bytes = row.key().map_err(|error| failed(&error))?.into();
+            keys.add_row(&key)?;
             last = Some(key);
         }
         let more = !keys.is_full();

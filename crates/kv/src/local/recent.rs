@@ -209,8 +209,7 @@ impl Recent {
         if reverse { iter.rev().find_map(take) } else { iter.find_map(&mut take) }
     }
 
-    /// Hands the newest version of every row of a keyspace to `each`, in the order of keys. Only
-    /// for a layer that nobody writes any more.
+    /// Hands the newest version of every row of a keyspace to `each`, in the order of keys.
     pub(crate) fn each<E>(
         &self,
         keyspace: Keyspace,
