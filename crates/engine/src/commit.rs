@@ -36,11 +36,11 @@ use crate::listen::{Bells, bells_of};
 use crate::partition::Partition;
 pub(crate) use crate::places::Place;
 use crate::places::{Places, Write};
+use crate::shelf;
 use crate::signal::Seen;
 use crate::watch::{Watch, Watches};
 
 pub(crate) use draft::Draft;
-use draft::Shelf;
 use overlay::{Overlay, remembered};
 use reads::Reads;
 
@@ -189,7 +189,7 @@ impl Partition {
     pub(crate) async fn commit<T>(
         self: &Arc<Self>,
         now_ms: u64,
-        places: Vec<Place>,
+        places: &[Place],
         decide: impl FnMut(&mut Draft<'_>) -> Result<T>,
     ) -> Result<T> {
         self.commit_under(None, now_ms, places, decide).await
@@ -201,7 +201,7 @@ impl Partition {
         self: &Arc<Self>,
         watch: Option<&Watch>,
         now_ms: u64,
-        places: Vec<Place>,
+        places: &[Place],
         mut decide: impl FnMut(&mut Draft<'_>) -> Result<T>,
     ) -> Result<T> {
         let watch = watch.map(|watch| watch.number);
@@ -233,9 +233,9 @@ impl Partition {
                     // yet. It has those of what is submitted from here on.
                     wants_bodies.get_or_insert_with(|| WantsBodies::new(&self.wants_bodies));
                     self.mark()?.durable().await.map_err(storage)?;
-                    reads.add(&*self.owner.published(), vec![place]).await?;
+                    reads.add(&*self.owner.published(), &[place]).await?;
                 }
-                Outcome::Read(place) => reads.add(&*self.owner.published(), vec![place]).await?,
+                Outcome::Read(place) => reads.add(&*self.owner.published(), &[place]).await?,
                 Outcome::Submitted(decided, lsn, ticket) => {
                     ticket.durable().await.map_err(storage)?;
                     // Who is told of a write can read it.
@@ -281,11 +281,10 @@ impl Partition {
             replaced: None,
             indexing: Some(&writer.indexing),
             moved: Vec::new(),
-            shelf: Shelf::default(),
             built: None,
         };
         let decided = decide(&mut draft).and_then(|decided| draft.settle().map(|()| decided));
-        let Draft { head, history, doomed, missing, writes, moved, mut shelf, built, .. } = draft;
+        let Draft { head, history, doomed, missing, writes, moved, built, .. } = draft;
         if let Some(place) = missing {
             return Ok(Outcome::Read(place));
         }
@@ -293,7 +292,7 @@ impl Partition {
         let mut batch = writes.into_ops();
         let wanted = self.wants_bodies.load(Ordering::SeqCst) > 0;
         let bodies = wanted || history.images || writer.indexing.reads_bodies();
-        let remembered: Vec<(Place, Option<Bytes>)> =
+        let remembered: SmallVec<[(Place, Option<Bytes>); 2]> =
             batch.iter().filter_map(|op| remembered(op, bodies)).collect();
         if writer.watches.stop(&remembered, watch) {
             return Ok(Outcome::Held(self.released.seen()));
@@ -310,7 +309,7 @@ impl Partition {
             let stored = indexing.as_ref().unwrap_or(&writer.indexing).encode();
             batch.push(Op::Put(Keyspace::Meta, keys::INDEXING, stored));
         }
-        let stored = shelf.keep(keys::HEAD_BYTES, |out| head.write_into(out));
+        let stored = shelf::keep(keys::HEAD_BYTES, |out| head.write_into(out));
         batch.push(Op::Put(Keyspace::Meta, keys::HEAD, stored));
         if writer.history_changed || history != writer.history {
             batch.push(Op::Put(Keyspace::Meta, keys::HISTORY, history.encode()));

@@ -174,13 +174,13 @@ impl Container {
     pub(crate) async fn commit<T>(
         &self,
         epk: &Epk,
-        places: Vec<Place>,
+        places: &[Place],
         mut decide: impl FnMut(&mut Draft<'_>) -> Result<T>,
     ) -> (Arc<Partition>, Result<T>) {
         loop {
             let partition = self.partition_of(epk);
             let now_ms = self.env.now_ms();
-            match partition.commit(now_ms, places.clone(), &mut decide).await {
+            match partition.commit(now_ms, places, &mut decide).await {
                 // It has been split or merged meanwhile; the new owners are in place already.
                 Err(error) if error.fault == Fault::RangeGone => {}
                 done => {

@@ -172,7 +172,7 @@ impl Partition {
         sentence: &Sentence,
     ) -> Result<()> {
         let absolve = |draft: &mut Draft<'_>| Ok(draft.absolve(prefix, sentence));
-        if self.commit(now_ms, Vec::new(), absolve).await? {
+        if self.commit(now_ms, &[], absolve).await? {
             self.absolved.fetch_add(1, Ordering::SeqCst);
         }
         Ok(())
@@ -190,10 +190,10 @@ impl Container {
         if let Some(throttled) = self.throttle(&self.partition_of(&epk)) {
             return Ok(throttled);
         }
-        let prefix = Bytes::from(keys::key_prefix_at(&definition.partition_key, &key, &epk));
+        let prefix =
+            Bytes::copy_from_slice(&keys::key_prefix_at(&definition.partition_key, &key, &epk));
         let text = Bytes::from(key.to_header());
-        let (partition, done) =
-            self.commit(&epk, Vec::new(), |draft| draft.doom(&prefix, &text)).await;
+        let (partition, done) = self.commit(&epk, &[], |draft| draft.doom(&prefix, &text)).await;
         let lsn = *done.as_ref().unwrap_or(&partition.lsn());
         Ok(self.charged(Answer {
             at: partition.at(lsn, None),

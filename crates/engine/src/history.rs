@@ -135,7 +135,7 @@ impl Container {
     pub(crate) async fn settle_policies(&self) -> Result<()> {
         for partition in self.partitions().iter() {
             if partition.writer().has_changed() {
-                partition.commit(self.env.now_ms(), Vec::new(), |_| Ok(())).await?;
+                partition.commit(self.env.now_ms(), &[], |_| Ok(())).await?;
             }
         }
         Ok(())

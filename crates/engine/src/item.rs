@@ -5,7 +5,7 @@
 
 mod put;
 
-use bytes::Bytes;
+use bytes::{BufMut as _, Bytes};
 use kv::Keyspace;
 use model::epk::Epk;
 use model::item::Item;
@@ -21,6 +21,7 @@ use crate::commit::Draft;
 use crate::keys::{self, Change, Row, Slot};
 use crate::partition::Partition;
 use crate::remove::{Identity, remove_item};
+use crate::shelf;
 
 pub(crate) use put::{Mode, Put, Written, full_ordinal};
 
@@ -43,12 +44,14 @@ impl<'a> Key<'a> {
     ) -> Result<Self> {
         let key = container.item_partition_key(key)?;
         let epk = definition.partition_key.epk(&key);
-        let prefix = keys::key_prefix_at(&definition.partition_key, &key, &epk).into();
+        let prefix = keys::key_prefix_at(&definition.partition_key, &key, &epk);
+        let prefix = shelf::keep(prefix.len(), |out| out.put_slice(&prefix));
         Ok(Self { container, definition, key, epk, prefix })
     }
 
     pub fn item_key(&self, id: &str) -> Bytes {
-        keys::item_key(&self.prefix, id)
+        let bytes = self.prefix.len() + id.len();
+        shelf::keep(bytes, |out| keys::write_item_key(out, &self.prefix, id))
     }
 }
 
@@ -104,7 +107,7 @@ impl Container {
         let put = Put::new(mode, &key, item, conditions).prepared_for(&partition);
         let mut terms = 0;
         let (partition, done) = self
-            .commit(&key.epk, put.places(), |draft| {
+            .commit(&key.epk, &put.places(), |draft| {
                 let written = put.decide(draft)?;
                 terms = written.terms;
                 Ok((written.item, draft.lsn))
@@ -131,10 +134,10 @@ impl Container {
             return Ok(throttled);
         }
         let delete = Delete::new(&key, id, conditions);
-        let places = vec![(Keyspace::Docs, delete.identity.item_key.clone())];
+        let places = [(Keyspace::Docs, delete.identity.item_key.clone())];
         let mut bytes = 0;
         let (partition, done) = self
-            .commit(&key.epk, places, |draft| {
+            .commit(&key.epk, &places, |draft| {
                 let row = delete.decide(draft)?;
                 bytes = row.body_bytes as usize;
                 Ok((ItemWrite { body: Bytes::new(), etag: row.etag, created: false }, draft.lsn))

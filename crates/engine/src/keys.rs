@@ -33,6 +33,7 @@ use model::epk::{self, Epk};
 use model::partition_key::{Definition, PartitionKey};
 use model::token::Etag;
 use model::{Error, Fault, Result};
+use smallvec::SmallVec;
 
 /// Key of the [`Head`] in `Meta`.
 pub const HEAD: Bytes = Bytes::from_static(b"h");
@@ -60,22 +61,25 @@ pub const HEAD_BYTES: usize = 56;
 /// The LSN, the partition's number and the place within the commit.
 pub const FEED_KEY_BYTES: usize = 14;
 
+/// The beginning of keys in `Docs`. Three levels are as long as it gets, but for version 1.
+pub type Prefix = SmallVec<[u8; 3 * HASH_BYTES]>;
+
 /// What all items of a partition key begin with in `Docs`.
-pub fn key_prefix(definition: &Definition, key: &PartitionKey) -> Vec<u8> {
+pub fn key_prefix(definition: &Definition, key: &PartitionKey) -> Prefix {
     key_prefix_at(definition, key, &definition.epk(key))
 }
 
 /// The same, for who knows the hash of the key.
-pub fn key_prefix_at(definition: &Definition, key: &PartitionKey, epk: &Epk) -> Vec<u8> {
-    // As long as it gets, but for version 1.
-    let mut prefix = Vec::with_capacity(HASH_BYTES * definition.paths.len());
-    prefix.extend_from_slice(epk.as_bytes());
+pub fn key_prefix_at(definition: &Definition, key: &PartitionKey, epk: &Epk) -> Prefix {
+    let mut prefix = Prefix::from_slice(epk.as_bytes());
     if key.0.is_empty() {
         // The lowest place has no bytes; spelled out, items lie where it is and not by their ids.
         prefix.resize(HASH_BYTES * definition.paths.len(), 0);
     }
     if definition.version == 1 {
-        key.encode(&mut prefix);
+        let mut encoded = Vec::new();
+        key.encode(&mut encoded);
+        prefix.extend_from_slice(&encoded);
     }
     prefix
 }
@@ -83,9 +87,14 @@ pub fn key_prefix_at(definition: &Definition, key: &PartitionKey, epk: &Epk) -> 
 /// Key of an item in `Docs`.
 pub fn item_key(prefix: &[u8], id: &str) -> Bytes {
     let mut key = BytesMut::with_capacity(prefix.len() + id.len());
-    key.put_slice(prefix);
-    key.put_slice(id.as_bytes());
+    write_item_key(&mut key, prefix, id);
     key.freeze()
+}
+
+/// Appends the key of an item in `Docs`.
+pub fn write_item_key(out: &mut BytesMut, prefix: &[u8], id: &str) {
+    out.put_slice(prefix);
+    out.put_slice(id.as_bytes());
 }
 
 /// Key of a version in `Feed`.

@@ -41,6 +41,7 @@ mod procedure;
 mod rate;
 mod remove;
 mod select;
+mod shelf;
 mod signal;
 mod source;
 mod texts;

@@ -10,6 +10,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use kv::{Keyspace, Op};
+use smallvec::SmallVec;
 
 /// A key in one of the keyspaces.
 pub(crate) type Place = (Keyspace, Bytes);
@@ -20,7 +21,8 @@ const FEW: usize = 16;
 /// Values by place.
 #[derive(Debug)]
 pub(crate) struct Places<V> {
-    entries: Vec<(Place, V)>,
+    /// A decision about one item looks at one place.
+    entries: SmallVec<[(Place, V); 1]>,
     /// Where all entries are, once they are more than a few.
     index: HashTable<usize>,
     hasher: RandomState,
@@ -34,7 +36,7 @@ impl<V> Default for Places<V> {
 
 impl<V> Places<V> {
     pub fn with_capacity(entries: usize) -> Self {
-        let entries = Vec::with_capacity(entries);
+        let entries = SmallVec::with_capacity(entries);
         Self { entries, index: HashTable::new(), hasher: RandomState::default() }
     }
 
@@ -111,8 +113,10 @@ impl<V> Places<V> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Write {
     Put(Bytes),
-    Delete,
-    DeleteOnce,
+    Delete {
+        /// It was put exactly once.
+        once: bool,
+    },
 }
 
 impl Places<Write> {
@@ -120,7 +124,8 @@ impl Places<Write> {
     pub fn write(&mut self, place: Place, write: Write) -> Option<Write> {
         // A key that is removed at most once was not there before it was put in this very batch.
         let put = |places: &Self| matches!(places.get(&place), Some(Write::Put(_)));
-        let write = if write == Write::DeleteOnce && put(self) { Write::Delete } else { write };
+        let once = write == Write::Delete { once: true };
+        let write = if once && put(self) { Write::Delete { once: false } } else { write };
         self.set(place, write)
     }
 
@@ -141,16 +146,24 @@ impl Places<Write> {
     pub fn into_ops(self) -> Vec<Op> {
         let op = |((keyspace, key), write)| match write {
             Write::Put(value) => Op::Put(keyspace, key, value),
-            Write::Delete => Op::Delete(keyspace, key),
-            Write::DeleteOnce => Op::DeleteOnce(keyspace, key),
+            Write::Delete { once: false } => Op::Delete(keyspace, key),
+            Write::Delete { once: true } => Op::DeleteOnce(keyspace, key),
         };
-        self.entries.into_iter().map(op).collect()
+        // Both are of one size, so this takes no memory.
+        self.entries.into_vec().into_iter().map(op).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const DELETE: Write = Write::Delete { once: false };
+
+    #[test]
+    fn a_write_is_as_large_as_an_operation() {
+        assert_eq!(size_of::<(Place, Write)>(), size_of::<Op>());
+    }
 
     fn place(n: usize) -> Place {
         (Keyspace::Docs, Bytes::copy_from_slice(&n.to_be_bytes()))
@@ -179,7 +192,7 @@ mod tests {
         for many in [2, FEW - 1, FEW, FEW + 1, 3 * FEW] {
             let mut writes = Places::default();
             for n in 0..many {
-                writes.write(place(n), Write::Delete);
+                writes.write(place(n), DELETE);
             }
             let before = writes.len();
             let put = || Write::Put(Bytes::from_static(b"v"));
@@ -190,7 +203,7 @@ mod tests {
                 }
             }
             writes.go_back(before, replaced);
-            assert!((0..many).all(|n| writes.get(&place(n)) == Some(&Write::Delete)), "{many}");
+            assert!((0..many).all(|n| writes.get(&place(n)) == Some(&DELETE)), "{many}");
             assert_eq!(writes.get(&place(many + 1)), None);
             writes.write(place(many + 1), put());
             assert_eq!(writes.get(&place(many + 1)), Some(&put()));
@@ -202,11 +215,11 @@ mod tests {
     fn the_last_write_of_a_key_counts() {
         let mut writes = Places::default();
         let value = Bytes::from_static(b"v");
-        writes.write(place(0), Write::Delete);
+        writes.write(place(0), DELETE);
         writes.write(place(0), Write::Put(value.clone()));
         writes.write(place(1), Write::Put(value.clone()));
-        writes.write(place(1), Write::DeleteOnce);
-        writes.write(place(2), Write::DeleteOnce);
+        writes.write(place(1), Write::Delete { once: true });
+        writes.write(place(2), Write::Delete { once: true });
         let (Keyspace::Docs, zero) = place(0) else { unreachable!("it is one of these") };
         assert_eq!(
             writes.into_ops(),

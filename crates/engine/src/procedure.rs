@@ -374,7 +374,8 @@ impl Container {
         if let Some(answer) = self.throttle(&self.partition_of(&epk)) {
             return Ok(Logged { answer, log: String::new() });
         }
-        let prefix = Bytes::from(keys::key_prefix_at(&definition.partition_key, &key, &epk));
+        let prefix =
+            Bytes::copy_from_slice(&keys::key_prefix_at(&definition.partition_key, &key, &epk));
         let run = Arc::new(run);
         let _turn = self.turns.take(&prefix).await?;
         let (mut done, mut log, mut charge) = (Err(clash()), String::new(), 0.0);

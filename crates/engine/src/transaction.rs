@@ -28,7 +28,7 @@ use crate::doomed::Doomed;
 use crate::history::History;
 use crate::item::{Delete, Key, Mode, Put, Written, check_identity, full_ordinal};
 use crate::keys::{self, Head, Row, Slot};
-use crate::places::{Places, Write};
+use crate::places::{Place, Places, Write};
 use crate::watch::Watch;
 use crate::{Container, QueryFunctions};
 
@@ -180,7 +180,7 @@ impl Transaction {
     }
 
     fn prefix(&self) -> Bytes {
-        keys::key_prefix(&self.definition.partition_key, &self.key).into()
+        Bytes::copy_from_slice(&keys::key_prefix(&self.definition.partition_key, &self.key))
     }
 
     fn has_room(&self) -> bool {
@@ -240,11 +240,11 @@ impl Transaction {
         }
         let Some(ground) = self.ground.filter(|_| !self.plan.is_empty()) else { return Ok(None) };
         let key = Key::of(&self.container, &self.definition, Some(self.key))?;
-        let places = ground.reads.places().cloned().collect();
+        let places: Vec<Place> = ground.reads.places().cloned().collect();
         let provisional = (ground.lsn, ground.number);
         let partition = &ground.watch.partition;
         let (lsn, number, ts) = partition
-            .commit_under(Some(&ground.watch), ground.now_ms, places, |draft| {
+            .commit_under(Some(&ground.watch), ground.now_ms, &places, |draft| {
                 let ts = crate::item::seconds(draft.head.ts_ms);
                 let committed = Committed { provisional, lsn: draft.lsn, number: draft.number, ts };
                 for step in &self.plan {
@@ -272,7 +272,8 @@ impl Ground {
     async fn begin(container: &Container, key: &PartitionKey, holds: bool) -> Result<Self> {
         let definition = container.definition();
         let epk = definition.partition_key.epk(key);
-        let prefix = Bytes::from(keys::key_prefix_at(&definition.partition_key, key, &epk));
+        let prefix =
+            Bytes::copy_from_slice(&keys::key_prefix_at(&definition.partition_key, key, &epk));
         loop {
             let partition = container.partition_of(&epk);
             match partition.pass_gate().await {

@@ -8,7 +8,6 @@
 //! is the loss of the queue.
 
 use std::collections::{HashMap, VecDeque};
-use std::future::ready;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -216,11 +215,11 @@ impl State {
 
 impl Stores for Crashing {
     fn open_owner(&self, partition: PartitionId, claim: Claim) -> Pending<'_, Arc<dyn Owner>> {
-        Box::pin(ready(self.claim(partition, claim)))
+        Pending::ready(self.claim(partition, claim))
     }
 
     fn destroy(&self, partition: PartitionId) -> Pending<'_, ()> {
-        Box::pin(self.remove_all(partition))
+        Pending::later(self.remove_all(partition))
     }
 
     fn limits(&self) -> Limits {
@@ -230,7 +229,7 @@ impl Stores for Crashing {
     fn close(&self) -> Pending<'_, ()> {
         self.sync(usize::MAX);
         self.state().down = Some(Error::Closed);
-        Box::pin(ready(Ok(())))
+        Pending::ready(Ok(()))
     }
 
     fn figures(&self) -> Vec<(&'static str, u64)> {

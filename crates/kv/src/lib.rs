@@ -33,12 +33,47 @@ use std::future::Future;
 use std::ops::Bound;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use tokio::sync::watch;
 
-/// A future of this crate. Local adapters return one that is ready at once.
-pub type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
+/// A future of this crate. Local adapters know most answers at once.
+#[must_use = "nothing is done before it is awaited"]
+pub enum Pending<'a, T> {
+    /// The answer is known; nothing once it was given.
+    Ready(Option<Result<T>>),
+    /// It takes its time.
+    Later(Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>),
+}
+
+impl<'a, T> Pending<'a, T> {
+    /// An answer that is known.
+    pub fn ready(answer: Result<T>) -> Self {
+        Self::Ready(Some(answer))
+    }
+
+    /// An answer that takes its time.
+    pub fn later(answer: impl Future<Output = Result<T>> + Send + 'a) -> Self {
+        Self::Later(Box::pin(answer))
+    }
+}
+
+/// No part of it is pinned in place: what takes its time is pinned where its box points to.
+impl<T> Unpin for Pending<'_, T> {}
+
+impl<T> Future for Pending<'_, T> {
+    type Output = Result<T>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T>> {
+        match self.get_mut() {
+            Self::Ready(answer) => {
+                Poll::Ready(answer.take().expect("it is polled until it is ready"))
+            }
+            Self::Later(answer) => answer.as_mut().poll(cx),
+        }
+    }
+}
 
 /// What follows a batch; see [`Owner::submit_then`].
 pub type Then = Box<dyn FnOnce() + Send>;

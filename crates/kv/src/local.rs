@@ -293,7 +293,7 @@ impl Local {
 
 impl Stores for Local {
     fn open_owner(&self, partition: PartitionId, claim: Claim) -> Pending<'_, Arc<dyn Owner>> {
-        Box::pin(async move {
+        Pending::later(async move {
             let partition = self.shared.partition(partition)?;
             let (epoch, ticket) = self.shared.queue.claim(&partition, claim)?;
             ticket.durable().await?;
@@ -303,7 +303,7 @@ impl Stores for Local {
     }
 
     fn destroy(&self, partition: PartitionId) -> Pending<'_, ()> {
-        Box::pin(self.destroy_rows(partition))
+        Pending::later(self.destroy_rows(partition))
     }
 
     fn limits(&self) -> Limits {
@@ -311,7 +311,7 @@ impl Stores for Local {
     }
 
     fn close(&self) -> Pending<'_, ()> {
-        Box::pin(async move {
+        Pending::later(async move {
             self.stop();
             self.settle()
         })

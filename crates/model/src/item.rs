@@ -6,7 +6,7 @@ use crate::json::{self, Document, Kind};
 use crate::limits::{ITEM_BYTES, ITEM_ID_BYTES, RESOURCE_ID_CHARS};
 use crate::rid::ItemRid;
 use crate::token::Etag;
-use crate::{Error, Fault, Result};
+use crate::{Error, Fault, Result, digits};
 
 /// The members that the server sets; what a client sends under these names is dropped.
 pub const SYSTEM_PROPERTIES: [&str; 6] = ["_rid", "_self", "_etag", "_attachments", "_ts", "_lsn"];
@@ -117,7 +117,7 @@ impl Stamp<'_> {
         out.extend_from_slice(b"/\",\"_etag\":");
         self.etag.write_json_into(out);
         out.extend_from_slice(b",\"_attachments\":\"attachments/\",\"_ts\":");
-        out.extend_from_slice(self.ts.to_string().as_bytes());
+        digits::push(out, self.ts.into());
     }
 }
 

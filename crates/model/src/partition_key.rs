@@ -1,6 +1,7 @@
 //! Partition keys: their values, the paths they are taken from, and where they lie.
 
 use serde_json::Value;
+use smallvec::SmallVec;
 
 use crate::epk::{self, Epk, EpkRange};
 use crate::json::{self, Document};
@@ -369,15 +370,18 @@ fn type_byte(component: &Component) -> u8 {
     }
 }
 
+/// What is hashed of a key. Most are short.
+type Hashed = SmallVec<[u8; 64]>;
+
 /// The hash of version 2 of components taken together.
 fn hash(components: &[Component]) -> [u8; 16] {
-    let mut bytes = Vec::with_capacity(64);
+    let mut bytes = Hashed::new();
     components.iter().for_each(|component| write_for_hash(component, 0xFF, &mut bytes));
     epk::hash_v2(&bytes)
 }
 
 /// The bytes that are hashed; the two versions end strings differently.
-fn write_for_hash(component: &Component, string_end: u8, out: &mut Vec<u8>) {
+fn write_for_hash(component: &Component, string_end: u8, out: &mut Hashed) {
     out.push(type_byte(component));
     match component {
         Component::Number(number) => out.extend_from_slice(&number.to_le_bytes()),

@@ -4,7 +4,6 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use hyper::HeaderMap;
-use hyper::header::HeaderValue;
 use ring::rand::{SecureRandom as _, SystemRandom};
 
 use crate::header;
@@ -12,21 +11,40 @@ use crate::header;
 /// Longest id that is taken over from a client.
 const BYTES_MAX: usize = 64;
 
-/// The client's id, if it has sent a sane one, or else a new one.
-pub fn of(headers: &HeaderMap) -> HeaderValue {
-    let sane = |value: &&HeaderValue| {
-        (1..=BYTES_MAX).contains(&value.len()) && value.as_bytes().iter().all(u8::is_ascii_graphic)
-    };
-    headers.get(&header::ACTIVITY_ID).filter(sane).cloned().unwrap_or_else(new)
+/// The name of a request.
+#[derive(Debug, Clone, Copy)]
+pub struct ActivityId {
+    text: [u8; BYTES_MAX],
+    length: usize,
 }
 
-/// A new id, in the form of a UUID. It need not be hard to guess, only never the same.
-fn new() -> HeaderValue {
-    static SEED: LazyLock<[u64; 2]> = LazyLock::new(|| [seed(), seed()]);
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let count = COUNT.fetch_add(1, Relaxed);
-    let (high, low) = (mixed(SEED[0] ^ count), SEED[1].wrapping_add(count));
-    HeaderValue::from_bytes(&uuid(high, low)).unwrap_or(HeaderValue::from_static("none"))
+impl ActivityId {
+    /// The client's id, if it has sent a sane one, or else a new one.
+    pub fn of(headers: &HeaderMap) -> Self {
+        let theirs = headers.get(&header::ACTIVITY_ID);
+        theirs.and_then(|value| Self::sane(value.as_bytes())).unwrap_or_else(Self::new)
+    }
+
+    /// The name itself.
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.text[..self.length]).unwrap_or("")
+    }
+
+    /// A new id, in the form of a UUID. It need not be hard to guess, only never the same.
+    fn new() -> Self {
+        static SEED: LazyLock<[u64; 2]> = LazyLock::new(|| [seed(), seed()]);
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let count = COUNT.fetch_add(1, Relaxed);
+        let (high, low) = (mixed(SEED[0] ^ count), SEED[1].wrapping_add(count));
+        Self::sane(&uuid(high, low)).expect("a UUID is short and in ASCII")
+    }
+
+    fn sane(id: &[u8]) -> Option<Self> {
+        let mut text = [0; BYTES_MAX];
+        text.get_mut(..id.len())?.copy_from_slice(id);
+        let sane = !id.is_empty() && id.iter().all(u8::is_ascii_graphic);
+        sane.then_some(Self { text, length: id.len() })
+    }
 }
 
 /// Two numbers in the form of a UUID of version 4. Every request has one: formatting would show.
@@ -62,6 +80,7 @@ mod tests {
 
     #[test]
     fn ids_are_taken_over_or_made() {
+        let of = |map: &HeaderMap| ActivityId::of(map).as_str().to_owned();
         let with = |id: &str| {
             of(&HeaderMap::from_iter([(header::ACTIVITY_ID.clone(), id.parse().unwrap())]))
         };

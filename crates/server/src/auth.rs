@@ -74,14 +74,15 @@ impl Keys {
     }
 
     /// The same, by what was verified last if it is that.
-    fn likely_signer(&self, text: Vec<u8>, signature: &[u8; 32]) -> Option<Principal> {
+    fn likely_signer(&self, text: &[u8], signature: &[u8; 32]) -> Option<Principal> {
         if let Some(verified) = &*self.verified.load()
             && verified.text == text
             && signature::is_same(&verified.signature, signature)
         {
             return Some(verified.principal);
         }
-        let principal = self.signer(&text, signature)?;
+        let principal = self.signer(text, signature)?;
+        let text = text.to_vec();
         self.verified.store(Some(Arc::new(Verified { text, signature: *signature, principal })));
         Some(principal)
     }
@@ -118,7 +119,7 @@ pub fn authorize(
     if claim.operation.access() == Access::Public {
         return Ok(Principal::Anybody);
     }
-    let header = claim.headers.0.get(AUTHORIZATION);
+    let header = claim.headers.get(&AUTHORIZATION);
     let header =
         header.ok_or_else(|| unauthorized("the authorization header is missing"))?.as_bytes();
     // Nearly all requests begin so, and need none of what follows.
@@ -154,7 +155,7 @@ fn by_key(claim: &Claim<'_>, keys: &Keys, signature: &[u8]) -> Result<Principal>
         .ok_or_else(|| unauthorized("the signature is not base64 of 32 bytes"))?;
     for text in signature::texts(claim.method, claim.path, date) {
         let signer = match *claim.method {
-            Method::POST => keys.likely_signer(text, &given),
+            Method::POST => keys.likely_signer(&text, &given),
             _ => keys.signer(&text, &given),
         };
         return match signer {
@@ -252,7 +253,7 @@ mod tests {
             let key = hmac::Key::new(hmac::HMAC_SHA256, key);
             hmac::sign(&key, text.as_bytes()).as_ref().try_into().unwrap()
         };
-        let signer = |text: &str, given: &[u8; 32]| keys.likely_signer(text.into(), given);
+        let signer = |text: &str, given: &[u8; 32]| keys.likely_signer(text.as_bytes(), given);
         let (full, read) = (sign(b"full", "a"), sign(b"read", "a"));
         for _ in 0..2 {
             assert_eq!(signer("a", &full), Some(Principal::Owner));

@@ -17,45 +17,50 @@ const LAG_SEGMENTS: usize = 5;
 
 /// A decoded path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Path<'a>(Vec<Cow<'a, str>>);
+pub struct Path<'a> {
+    segments: [Cow<'a, str>; SEGMENTS_MAX],
+    count: usize,
+}
 
 impl<'a> Path<'a> {
     /// Takes a path apart.
     pub fn parse(text: &'a str) -> Result<Self> {
         let text = text.strip_prefix('/').unwrap_or(text);
         let text = text.strip_suffix('/').unwrap_or(text);
-        let mut segments = Vec::with_capacity(SEGMENTS_MAX);
+        let mut path = Self { segments: [const { Cow::Borrowed("") }; SEGMENTS_MAX], count: 0 };
         if text.is_empty() {
-            return Ok(Self(segments));
+            return Ok(path);
         }
         for raw in segments_of(text) {
-            if raw.is_empty() || segments.len() == SEGMENTS_MAX {
-                return Err(Error::new(Fault::NotFound, "no resource has a path of this form"));
-            }
-            segments.push(decode(raw)?);
+            let room = path.segments.get_mut(path.count).filter(|_| !raw.is_empty());
+            let room = room.ok_or_else(|| {
+                Error::new(Fault::NotFound, "no resource has a path of this form")
+            })?;
+            *room = decode(raw)?;
+            path.count += 1;
         }
-        Ok(Self(segments))
+        Ok(path)
     }
 
     /// The decoded segments.
     pub fn segments(&self) -> &[Cow<'a, str>] {
-        &self.0
+        &self.segments[..self.count]
     }
 
     /// The name at a level: 0 is the first name of the path, after its first word.
     pub fn name(&self, level: usize) -> &str {
-        self.0.get(2 * level + 1).map_or("", |name| name)
+        self.segments().get(2 * level + 1).map_or("", |name| name)
     }
 
     /// The resource that the path names; for a feed, its owner.
     pub fn link(&self) -> Link {
-        let steps = self.0.as_chunks::<2>().0.iter();
+        let steps = self.segments().as_chunks::<2>().0.iter();
         Link(steps.filter_map(|[word, name]| Some((kind_of(word)?, name.to_string()))).collect())
     }
 
     /// Resource type and link as clients sign them.
     pub fn signed(&self) -> (&str, &[Cow<'a, str>]) {
-        let segments = &self.0[..];
+        let segments = self.segments();
         match segments {
             // Signed as if they were about the container itself.
             [.., lag] if segments.len() == LAG_SEGMENTS && lag == "lag" => {

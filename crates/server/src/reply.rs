@@ -4,6 +4,7 @@
 //! answer with a dozen more (versions, replica LSNs, quotas, timings); no SDK reads them, and
 //! on a small answer they would cost more than the body.
 
+use std::cell::Cell;
 use std::convert::Infallible;
 use std::io::Write as _;
 use std::pin::Pin;
@@ -26,29 +27,32 @@ use crate::push::Flow;
 pub struct Reply {
     /// The status.
     pub status: StatusCode,
-    /// The headers.
-    pub headers: HeaderMap,
     /// The body, whole.
     pub body: Bytes,
     /// The body, where it is made while it is sent.
     pub flow: Option<Box<Flow>>,
-    /// The texts of headers, one behind the other, and which is whose: a dozen small values
-    /// share one piece of memory.
+    headers: Sheet,
+}
+
+/// Headers in the making: their texts, one behind the other, and where each ends and whose it is.
+#[derive(Debug, Default)]
+struct Sheet {
     texts: Vec<u8>,
     named: Vec<(&'static HeaderName, u32)>,
 }
 
-/// Room for headers and their texts, enough for a point read, and no more: a map that is
-/// larger by one would take twice the memory.
-const HEADERS: usize = 12;
-const TEXT_BYTES: usize = 256;
+thread_local! {
+    /// A sheet that is at hand: answers are short-lived, and follow each other.
+    static SHEET: Cell<Sheet> = const { Cell::new(Sheet { texts: Vec::new(), named: Vec::new() }) };
+}
+
+/// A sheet with more room than this is not kept.
+const SHEET_BYTES: usize = 4096;
 
 impl Reply {
     /// An answer without a body.
     pub fn empty(status: StatusCode) -> Self {
-        let headers = HeaderMap::with_capacity(HEADERS);
-        let (texts, named) = (Vec::with_capacity(TEXT_BYTES), Vec::with_capacity(HEADERS));
-        Self { status, headers, body: Bytes::new(), flow: None, texts, named }
+        Self { status, body: Bytes::new(), flow: None, headers: SHEET.take() }
     }
 
     /// An answer with a JSON body.
@@ -60,51 +64,43 @@ impl Reply {
     pub fn text(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Self {
         let mut reply = Self::empty(status);
         reply.body = body.into();
-        reply.headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+        reply.set_text(&CONTENT_TYPE, kind);
         reply
     }
 
-    /// Adds a header.
-    pub fn set(&mut self, name: &HeaderName, value: HeaderValue) {
-        self.headers.insert(name, value);
-    }
-
-    /// Adds a header with a text of ours. One that a header cannot carry is left out.
-    pub fn set_text(&mut self, name: &'static HeaderName, text: &str) {
-        self.texts.extend_from_slice(text.as_bytes());
+    /// Adds a header. A text that a header cannot carry is left out.
+    pub fn set_text(&mut self, name: &'static HeaderName, text: impl AsRef<[u8]>) {
+        self.headers.texts.extend_from_slice(text.as_ref());
         self.end_text(name);
     }
 
     /// Adds a header with a number.
     pub fn set_number(&mut self, name: &'static HeaderName, number: u64) {
-        digits::push(&mut self.texts, number);
+        digits::push(&mut self.headers.texts, number);
         self.end_text(name);
     }
 
     /// What was written since the last text belongs to this header.
     fn end_text(&mut self, name: &'static HeaderName) {
-        self.named.push((name, self.texts.len() as u32));
+        let Sheet { texts, named } = &mut self.headers;
+        named.push((name, texts.len() as u32));
     }
 
     /// Adds a header with something that prints itself.
     pub fn set_shown(&mut self, name: &'static HeaderName, shown: &dyn std::fmt::Display) {
-        let _ = write!(self.texts, "{shown}");
+        let _ = write!(self.headers.texts, "{shown}");
         self.end_text(name);
     }
 
     /// Adds the etag.
     pub fn set_etag(&mut self, etag: &Etag) {
-        etag.write_into(&mut self.texts);
+        etag.write_into(&mut self.headers.texts);
         self.end_text(&ETAG);
     }
 
     /// Adds the charge.
     pub fn set_charge(&mut self, charge: f64) {
-        // The commonest charge needs no formatting.
-        if charge == 1.0 {
-            return self.set(&header::REQUEST_CHARGE, HeaderValue::from_static("1"));
-        }
-        digits::push_cents(&mut self.texts, charge);
+        digits::push_cents(&mut self.headers.texts, charge);
         self.end_text(&header::REQUEST_CHARGE);
     }
 
@@ -115,40 +111,81 @@ impl Reply {
         let plain = link.bytes().all(|byte| matches!(byte, b'!'..=b'~') && byte != b'%');
         match plain {
             true => self.set_text(&header::ALT_CONTENT_PATH, link),
-            false => self.set_text(&header::ALT_CONTENT_PATH, &percent_encoded(link)),
+            false => self.set_text(&header::ALT_CONTENT_PATH, percent_encoded(link)),
         }
     }
 
     /// Adds where in the order of its partition the request was served.
     pub fn set_position(&mut self, at: &At) {
-        self.set_text(&header::RANGE_ID, &at.range);
+        self.set_text(&header::RANGE_ID, &*at.range);
         self.set_number(&header::LSN, at.lsn);
         if let Some(lsn) = at.item_lsn {
             self.set_number(&header::ITEM_LSN, lsn);
         }
-        write_session_token(&mut self.texts, &at.range, at.lsn);
+        write_session_token(&mut self.headers.texts, &at.range, at.lsn);
         self.end_text(&header::SESSION_TOKEN);
     }
 
-    /// The HTTP response.
-    pub fn into_response(mut self) -> Response<Body> {
-        let texts = Bytes::from(self.texts);
-        let mut start = 0;
-        for (name, end) in self.named {
-            let end = end as usize;
-            match HeaderValue::from_maybe_shared(texts.slice(start..end)) {
-                Ok(value) => drop(self.headers.insert(name, value)),
-                Err(_) => tracing::warn!(%name, "a text does not fit into a header"),
-            }
-            start = end;
-        }
+    /// The HTTP response, with a map of headers that has room already: those of the request, which nobody
+    /// needs any more.
+    pub fn into_response(self, mut headers: HeaderMap) -> Response<Body> {
+        headers.clear();
+        self.headers.fill(&mut headers);
         let mut response = Response::new(match self.flow {
             None => Body::Whole(self.body),
             Some(flow) => Body::Flow(flow),
         });
         *response.status_mut() = self.status;
-        *response.headers_mut() = self.headers;
+        *response.headers_mut() = headers;
         response
+    }
+}
+
+impl Sheet {
+    /// Writes it out, and puts itself back where the next answer finds it.
+    fn fill(mut self, headers: &mut HeaderMap) {
+        let texts = Texts::share(&self.texts);
+        let mut start = 0;
+        for (name, end) in self.named.drain(..) {
+            let end = end as usize;
+            match HeaderValue::from_maybe_shared(texts.slice(start..end)) {
+                Ok(value) => drop(headers.insert(name, value)),
+                Err(_) => tracing::warn!(%name, "a text does not fit into a header"),
+            }
+            start = end;
+        }
+        self.texts.clear();
+        if self.texts.capacity() <= SHEET_BYTES {
+            SHEET.set(self);
+        }
+    }
+}
+
+/// The texts of one answer: with what counts who holds them, they take one piece of memory.
+struct Texts {
+    bytes: [u8; Self::BYTES],
+    length: usize,
+}
+
+impl Texts {
+    /// Enough for the headers of an item.
+    const BYTES: usize = 288;
+
+    fn share(texts: &[u8]) -> Bytes {
+        let mut bytes = [0; Self::BYTES];
+        match bytes.get_mut(..texts.len()) {
+            None => Bytes::copy_from_slice(texts),
+            Some(room) => {
+                room.copy_from_slice(texts);
+                Bytes::from_owner(Self { bytes, length: texts.len() })
+            }
+        }
+    }
+}
+
+impl AsRef<[u8]> for Texts {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes[..self.length]
     }
 }
 
@@ -225,8 +262,11 @@ mod tests {
         reply.set_text(&header::CONTINUATION, "line\nbreak");
         reply.set_number(&header::LSN, 0);
         reply.set_number(&header::ITEM_LSN, u64::MAX);
-        let response = reply.into_response();
+        let mut before = HeaderMap::new();
+        before.insert(&header::IS_QUERY, HeaderValue::from_static("true"));
+        let response = reply.into_response(before);
         assert_eq!(response.headers()[&header::RANGE_ID], "7");
+        assert_eq!(response.headers().len(), 3);
         assert_eq!(response.headers()[&header::LSN], "0");
         assert_eq!(response.headers()[&header::ITEM_LSN], "18446744073709551615");
         assert!(!response.headers().contains_key(&header::CONTINUATION));
@@ -237,7 +277,8 @@ mod tests {
         for (charge, expect) in [(1.0, "1"), (1.09, "1.09"), (10.5, "10.5"), (2.0, "2")] {
             let mut reply = Reply::empty(StatusCode::OK);
             reply.set_charge(charge);
-            assert_eq!(reply.into_response().headers()[&header::REQUEST_CHARGE], expect);
+            let response = reply.into_response(HeaderMap::new());
+            assert_eq!(response.headers()[&header::REQUEST_CHARGE], expect);
         }
     }
 }

@@ -22,12 +22,35 @@ use crate::header;
 
 /// The headers of a request, by meaning.
 #[derive(Debug, Clone, Copy)]
-pub struct Headers<'a>(pub &'a HeaderMap);
+pub struct Headers<'a> {
+    map: &'a HeaderMap,
+    /// The marks of all that are there. Many headers are asked for, and few are sent: that one is missing is
+    /// mostly seen here, without looking for it.
+    marks: u64,
+}
 
 impl<'a> Headers<'a> {
+    /// Those of a request.
+    pub fn of(map: &'a HeaderMap) -> Self {
+        Self { map, marks: map.keys().fold(0, |marks, name| marks | mark(name)) }
+    }
+
+    /// A header's first value.
+    pub fn get(self, name: &HeaderName) -> Option<&'a HeaderValue> {
+        if self.may_have(name) { self.map.get(name) } else { None }
+    }
+
+    fn all(self, name: &HeaderName) -> impl Iterator<Item = &'a HeaderValue> {
+        self.may_have(name).then(|| self.map.get_all(name)).into_iter().flatten()
+    }
+
+    fn may_have(self, name: &HeaderName) -> bool {
+        self.marks & mark(name) != 0
+    }
+
     /// The text of a header that has one value.
     pub fn text(self, name: &HeaderName) -> Result<Option<&'a str>> {
-        let mut values = self.0.get_all(name).iter();
+        let mut values = self.all(name);
         let Some(value) = values.next() else { return Ok(None) };
         if values.any(|other| other != value) {
             let why = format!("header {name} is sent more than once, with different values");
@@ -39,7 +62,7 @@ impl<'a> Headers<'a> {
     /// The entries of a header that is a list, in one line or in several.
     pub fn list(self, name: &HeaderName) -> Result<Vec<&'a str>> {
         let mut entries = Vec::new();
-        for value in self.0.get_all(name) {
+        for value in self.all(name) {
             entries.extend(as_text(name, value)?.split(','));
         }
         Ok(entries)
@@ -59,8 +82,7 @@ impl<'a> Headers<'a> {
     pub fn is_query(self) -> Result<bool> {
         const QUERY: &[u8] = b"application/query+json";
         let typed = self
-            .0
-            .get(CONTENT_TYPE)
+            .get(&CONTENT_TYPE)
             .and_then(|kind| kind.as_bytes().get(..QUERY.len()))
             .is_some_and(|kind| kind.eq_ignore_ascii_case(QUERY));
         Ok(self.flag(&header::IS_QUERY)? || typed)
@@ -181,7 +203,7 @@ impl<'a> Headers<'a> {
     /// Whether the client does not want to see what it has just written.
     pub fn wants_minimal(self) -> Result<bool> {
         let mut wants = false;
-        for value in self.0.get_all(&header::PREFER) {
+        for value in self.all(&header::PREFER) {
             let mut preferences = as_text(&header::PREFER, value)?.split(',');
             wants |= preferences.any(|part| part.trim().eq_ignore_ascii_case("return=minimal"));
         }
@@ -234,6 +256,13 @@ impl<'a> Headers<'a> {
             )),
         }
     }
+}
+
+/// One of 64 marks, by the length and the end of a name: names of one protocol differ there.
+fn mark(name: &HeaderName) -> u64 {
+    let name = name.as_str().as_bytes();
+    let last = name.last().copied().unwrap_or(0);
+    1 << ((5 * name.len() + usize::from(last)) % 64)
 }
 
 fn as_text<'v>(name: &HeaderName, value: &'v HeaderValue) -> Result<&'v str> {

@@ -7,7 +7,7 @@
 use std::sync::LazyLock;
 
 use engine::Kind;
-use hyper::{HeaderMap, Method};
+use hyper::Method;
 use model::{Error, Fault, Result};
 
 use crate::header;
@@ -158,9 +158,9 @@ pub enum Verb {
 
 impl Verb {
     /// The verb of a request; refuses methods that the protocol does not use.
-    pub fn of(method: &Method, headers: &HeaderMap) -> Result<Self> {
+    pub fn of(method: &Method, headers: Headers<'_>) -> Result<Self> {
         Ok(match *method {
-            Method::GET | Method::HEAD if headers.contains_key(&header::A_IM) => Self::Changes,
+            Method::GET | Method::HEAD if headers.get(&header::A_IM).is_some() => Self::Changes,
             Method::GET | Method::HEAD => Self::Get,
             Method::POST => Self::of_post(headers)?,
             Method::PUT => Self::Put,
@@ -176,15 +176,17 @@ impl Verb {
     }
 
     /// A plan request may also say that it is a query, and some say only that it is a plan.
-    fn of_post(headers: &HeaderMap) -> Result<Self> {
-        let asked = Headers(headers);
-        Ok(if asked.flag(&header::IS_QUERY_PLAN)? {
+    fn of_post(headers: Headers<'_>) -> Result<Self> {
+        Ok(if headers.flag(&header::IS_QUERY_PLAN)? {
             Self::Plan
-        } else if asked.flag(&header::IS_BATCH)? {
+        } else if headers.flag(&header::IS_BATCH)? {
             Self::Batch
-        } else if asked.is_query()? {
-            if headers.contains_key(&header::A_IM) { Self::ChangesQuery } else { Self::Query }
-        } else if asked.flag(&header::IS_UPSERT)? {
+        } else if headers.is_query()? {
+            match headers.get(&header::A_IM) {
+                Some(_) => Self::ChangesQuery,
+                None => Self::Query,
+            }
+        } else if headers.flag(&header::IS_UPSERT)? {
             Self::Upsert
         } else {
             Self::Post
@@ -345,6 +347,7 @@ fn matches(pattern: &[&str], segments: &[std::borrow::Cow<'_, str>]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use hyper::HeaderMap;
     use hyper::header::{HeaderName, HeaderValue};
 
     use super::*;
@@ -362,7 +365,7 @@ mod tests {
             headers.insert(name, HeaderValue::from_str(value).unwrap());
         }
         let got = path.and_then(|path| {
-            let operation = route(Verb::of(&method, &headers)?, &path)?;
+            let operation = route(Verb::of(&method, Headers::of(&headers))?, &path)?;
             let names = path.segments().iter().skip(1).step_by(2);
             Ok(names.fold(format!("{operation:?}"), |text, name| format!("{text} {name}")))
         });

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bytes::{BufMut as _, Bytes, BytesMut};
+use bytes::{BufMut as _, Bytes};
 use kv::Keyspace;
 use model::token::Etag;
 use model::{Error, Fault, Result};
@@ -12,6 +12,7 @@ use crate::history::History;
 use crate::index::{Beforehand, Indexing, Moved};
 use crate::keys::{self, Head, Row};
 use crate::places::{Place, Places, Write};
+use crate::shelf;
 
 use super::overlay::Overlay;
 
@@ -44,8 +45,6 @@ pub(crate) struct Draft<'a> {
     pub(super) indexing: Option<&'a Indexing>,
     /// What the indexes have to follow.
     pub(super) moved: Vec<Moved>,
-    /// Memory for the small keys and values that it writes.
-    pub(super) shelf: Shelf,
     /// How far a build of indexes will have come; to the end where there is no key.
     pub(super) built: Option<Option<Bytes>>,
 }
@@ -75,32 +74,8 @@ impl<'a> Draft<'a> {
             replaced: Some(Vec::new()),
             indexing: None,
             moved: Vec::new(),
-            shelf: Shelf::default(),
             built: None,
         }
-    }
-}
-
-/// Memory that small keys and values share: to ask for some for each of them would cost more than they do.
-#[derive(Debug, Default)]
-pub(super) struct Shelf {
-    room: BytesMut,
-    pieces: usize,
-}
-
-impl Shelf {
-    /// The first piece is enough for the write of one item; the others are for batches.
-    const PIECES: [usize; 2] = [256, 8 << 10];
-
-    /// What is written, up to so many bytes.
-    pub fn keep(&mut self, bytes: usize, write: impl FnOnce(&mut BytesMut)) -> Bytes {
-        if self.room.capacity() < bytes {
-            let piece = Self::PIECES[self.pieces.min(1)];
-            self.room = BytesMut::with_capacity(piece.max(bytes));
-            self.pieces += 1;
-        }
-        write(&mut self.room);
-        self.room.split().freeze()
     }
 }
 
@@ -111,7 +86,7 @@ impl Draft<'_> {
         if let Some(own) = self.writes.get(place) {
             return Ok(match own {
                 Write::Put(value) => Some(value.clone()),
-                Write::Delete | Write::DeleteOnce => None,
+                Write::Delete { .. } => None,
             });
         }
         if let Some(value) = self.overlay.and_then(|overlay| overlay.get(place)) {
@@ -154,7 +129,7 @@ impl Draft<'_> {
             self.moved.push(Moved::Added(stored.clone(), rows));
         }
         let key = &etag.0[..keys::FEED_KEY_BYTES];
-        let key = self.shelf.keep(key.len(), |out| out.put_slice(key));
+        let key = shelf::keep(key.len(), |out| out.put_slice(key));
         self.put(Keyspace::Feed, key, stored);
         Ok(())
     }
@@ -205,7 +180,7 @@ impl Draft<'_> {
     }
 
     fn count_now(&mut self, lsn: u64, change: i32) -> Result<()> {
-        let key = self.shelf.keep(16, |out| keys::write_block_key(out, lsn));
+        let key = shelf::keep(16, |out| keys::write_block_key(out, lsn));
         let place = (Keyspace::Index, key);
         let count = match self.get(&place)? {
             Some(stored) => keys::decode_count(&stored)?,
@@ -215,7 +190,7 @@ impl Draft<'_> {
             0 => self.delete(place.0, place.1),
             count => {
                 let count = keys::encode_count(count);
-                let count = self.shelf.keep(count.len(), |out| out.put_slice(&count));
+                let count = shelf::keep(count.len(), |out| out.put_slice(&count));
                 self.put(place.0, place.1, count);
             }
         }
@@ -225,7 +200,7 @@ impl Draft<'_> {
     /// Sets the row of an item.
     pub fn put_row(&mut self, item_key: Bytes, row: &Row) {
         let bytes = row.encoded_bytes();
-        let stored = self.shelf.keep(bytes, |out| row.write_into(out));
+        let stored = shelf::keep(bytes, |out| row.write_into(out));
         self.put(Keyspace::Docs, item_key, stored);
     }
 
@@ -236,12 +211,12 @@ impl Draft<'_> {
 
     /// Removes a key that may have been put many times.
     pub fn delete(&mut self, keyspace: Keyspace, key: Bytes) {
-        self.write((keyspace, key), Write::Delete);
+        self.write((keyspace, key), Write::Delete { once: false });
     }
 
     /// Removes a key that was put once.
     pub fn delete_once(&mut self, keyspace: Keyspace, key: Bytes) {
-        self.write((keyspace, key), Write::DeleteOnce);
+        self.write((keyspace, key), Write::Delete { once: true });
     }
 
     fn write(&mut self, place: Place, write: Write) {

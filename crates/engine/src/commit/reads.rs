@@ -17,7 +17,7 @@ pub(super) struct Reads {
 }
 
 impl Reads {
-    pub async fn add(&mut self, view: &dyn View, places: Vec<Place>) -> Result<()> {
+    pub async fn add(&mut self, view: &dyn View, places: &[Place]) -> Result<()> {
         for run in places.chunk_by(|a, b| a.0 == b.0) {
             if let [place] = run {
                 let value = view.get(place.0, &place.1).await.map_err(storage)?;
@@ -45,11 +45,11 @@ impl Reads {
                 places.extend(bodies.then(|| (Keyspace::Feed, row.feed_key())));
             }
         }
-        self.add(view, places).await
+        self.add(view, &places).await
     }
 
     pub async fn renew(&mut self, view: &dyn View) -> Result<()> {
-        let places = std::mem::take(self).values.into_places().collect();
-        self.add(view, places).await
+        let places: Vec<Place> = std::mem::take(self).values.into_places().collect();
+        self.add(view, &places).await
     }
 }

@@ -134,7 +134,7 @@ impl Container {
         }
         places.sort_unstable();
         places.dedup();
-        let decided = partition.commit(self.env.now_ms(), places, |draft| {
+        let decided = partition.commit(self.env.now_ms(), &places, |draft| {
             let now = seconds(draft.head.ts_ms);
             let default_ttl = self.definition().default_ttl;
             for Candidate { identity, version } in candidates {

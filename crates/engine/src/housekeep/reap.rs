@@ -61,7 +61,7 @@ impl Container {
         }
         places.sort_unstable();
         places.dedup();
-        let decided = partition.commit(self.env.now_ms(), places, |draft| {
+        let decided = partition.commit(self.env.now_ms(), &places, |draft| {
             for (item_key, _) in rows {
                 let stored = draft.get(&(Keyspace::Docs, item_key.clone()))?;
                 let row = Slot::item(stored.as_ref())?;

@@ -52,7 +52,7 @@ impl Container {
         }
         let (cut, more) = blocks_below(&*view, floor.lsn).await?;
         let floor = partition
-            .commit(self.env.now_ms(), Vec::new(), |draft| {
+            .commit(self.env.now_ms(), &[], |draft| {
                 let mut floor = floor;
                 draft.head.log_bytes = draft.head.log_bytes.saturating_sub(cut.bytes);
                 if !draft.history.logs {
@@ -154,7 +154,7 @@ impl Container {
             places.push((Keyspace::Index, key.clone()));
             places.push((Keyspace::Docs, version.item_key.clone()));
         }
-        let decided = partition.commit(self.env.now_ms(), places, |draft| {
+        let decided = partition.commit(self.env.now_ms(), &places, |draft| {
             for (key, version) in old {
                 let lsn = keys::lsn_of(&key[1..])?;
                 if lsn > draft.history.deletes.lsn {

@@ -89,7 +89,7 @@ impl Container {
         cursor: Option<Bytes>,
     ) -> Result<Step> {
         let places: Vec<Place> = items.iter().map(|key| (Keyspace::Docs, key.clone())).collect();
-        let decided = partition.commit(self.env.now_ms(), places, |draft| {
+        let decided = partition.commit(self.env.now_ms(), &places, |draft| {
             let Some(now) = draft.indexing() else { return Ok(Step::Again) };
             if !Arc::ptr_eq(&now.current, &indexing.current) || now.cursor != indexing.cursor {
                 return Ok(Step::Again);

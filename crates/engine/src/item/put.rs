@@ -8,6 +8,7 @@ use model::item::{Item, Stamp, is_system_property};
 use model::policy::ContainerDefinition;
 use model::rid::ItemRid;
 use model::{Error, Fault, Result, json};
+use smallvec::SmallVec;
 
 use super::{Key, check_conditions, identity, not_found, seconds};
 use crate::api::{Conditions, ItemWrite, Operation};
@@ -67,16 +68,16 @@ impl<'a> Put<'a> {
     }
 
     /// What it is going to look at.
-    pub fn places(&self) -> Vec<Place> {
-        let mut places = Vec::with_capacity(1 + self.unique.len());
+    pub fn places(&self) -> SmallVec<[Place; 1]> {
+        let mut places = SmallVec::new();
         self.add_places(&mut places);
         places
     }
 
     /// Adds what it is going to look at.
-    pub fn add_places(&self, places: &mut Vec<Place>) {
-        places.push((Keyspace::Docs, self.item_key.clone()));
-        places.extend(self.unique.iter().map(|key| (Keyspace::Index, key.clone())));
+    pub fn add_places(&self, places: &mut impl Extend<Place>) {
+        let unique = self.unique.iter().map(|key| (Keyspace::Index, key.clone()));
+        places.extend(std::iter::once((Keyspace::Docs, self.item_key.clone())).chain(unique));
     }
 
     pub fn decide(&self, draft: &mut Draft<'_>) -> Result<Written> {

@@ -94,8 +94,8 @@ pub(crate) fn spawn(journal: Journal, finish: Arc<Finish>) -> io::Result<JoinHan
 }
 
 fn write_groups(mut journal: Journal, finish: &Finish) {
-    while let Some(entries) = finish.queue.take() {
-        match journal.append(&entries) {
+    while let Some(mut entries) = finish.queue.take() {
+        match journal.append(&mut entries) {
             Ok((segment, placed)) => finish.finish(Group { segment, placed, entries }),
             Err(error) => finish.poison(&Error::Io(error.to_string()), entries),
         }

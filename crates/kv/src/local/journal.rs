@@ -80,8 +80,12 @@ impl Journal {
         Self { ground, spares, current, buffer: Vec::new() }
     }
 
-    /// Writes entries as one group. When this returns they are as durable as was asked for.
-    pub(crate) fn append(&mut self, entries: &[Entry]) -> io::Result<(Arc<Segment>, Vec<Placed>)> {
+    /// Writes entries as one group, and takes their bodies. When this returns they are as durable as was
+    /// asked for.
+    pub(crate) fn append(
+        &mut self,
+        entries: &mut [Entry],
+    ) -> io::Result<(Arc<Segment>, Vec<Placed>)> {
         let group_bytes: usize = entries.iter().map(Entry::bytes).sum();
         let mut current = match self.current.take() {
             Some(current) if self.stays(&current, group_bytes) => current,
@@ -146,7 +150,7 @@ impl Journal {
 
     /// Brings headers and small bodies into the buffer; each of the others, with the place there that it
     /// comes behind, is written from where it is.
-    fn encode(&mut self, current: &Current, entries: &[Entry]) -> (Vec<Placed>, Vec<Alone>) {
+    fn encode(&mut self, current: &Current, entries: &mut [Entry]) -> (Vec<Placed>, Vec<Alone>) {
         let mut alone = Vec::new();
         self.buffer.clear();
         if current.end as usize == SEGMENT_HEADER_BYTES {
@@ -160,16 +164,17 @@ impl Journal {
                 commit: entry.no.0,
                 partition: entry.partition.id.0,
                 epoch: entry.epoch.0,
-                body_bytes: entry.body.bytes.len() as u32,
+                body_bytes: entry.body_bytes as u32,
                 body_crc: entry.body.crc,
                 group_at: current.end,
             };
             self.buffer.extend_from_slice(&header.encode(current.segment.header.salt));
-            match entry.body.bytes.len() {
-                ..ALONE_BYTES => self.buffer.extend_from_slice(&entry.body.bytes),
-                _ => alone.push((self.buffer.len(), entry.body.bytes.clone())),
+            let body = std::mem::take(&mut entry.body.bytes);
+            match body.len() {
+                ..ALONE_BYTES => self.buffer.extend_from_slice(&body),
+                _ => alone.push((self.buffer.len(), body.clone())),
             }
-            placed.push(Placed { header, at, body: entry.body.bytes.clone() });
+            placed.push(Placed { header, at, body });
             at += RECORD_HEADER_BYTES as u32 + header.body_bytes;
         }
         (placed, alone)

@@ -41,13 +41,15 @@ pub(crate) struct Entry {
     pub partition: Arc<Partition>,
     pub epoch: Epoch,
     pub body: Body,
+    /// Of the body, which the journal takes.
+    pub body_bytes: usize,
     pub done: oneshot::Sender<Result<()>>,
     pub then: Then,
 }
 
 impl Entry {
     pub(crate) fn bytes(&self) -> usize {
-        RECORD_HEADER_BYTES + self.body.bytes.len()
+        RECORD_HEADER_BYTES + self.body_bytes
     }
 }
 
@@ -188,7 +190,8 @@ impl Queue {
         let no = CommitNo(waiting.last.0 + 1);
         waiting.last = no;
         let (ticket, done) = Ticket::new(no);
-        let entry = Entry { no, kind, partition: partition.clone(), epoch, body, done, then };
+        let (partition, body_bytes) = (partition.clone(), body.bytes.len());
+        let entry = Entry { no, kind, partition, epoch, body, body_bytes, done, then };
         self.bytes.fetch_add(entry.bytes(), Ordering::AcqRel);
         waiting.entries.push_back(entry);
         if waiting.idle {

@@ -3,7 +3,6 @@
 //! Rows of Feed and Log are read in two steps: the pointers first, then the values from their
 //! segments. Values that lie close together come with one read, and share its buffer.
 
-use std::future::ready;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -72,7 +71,7 @@ impl View for LocalView {
     }
 
     fn get<'a>(&'a self, keyspace: Keyspace, key: &'a [u8]) -> Pending<'a, Option<Bytes>> {
-        Box::pin(ready(self.value(keyspace, key)))
+        Pending::ready(self.value(keyspace, key))
     }
 
     fn get_many<'a>(
@@ -80,11 +79,11 @@ impl View for LocalView {
         keyspace: Keyspace,
         keys: &'a [Bytes],
     ) -> Pending<'a, Vec<Option<Bytes>>> {
-        Box::pin(self.values(keyspace, keys))
+        Pending::later(self.values(keyspace, keys))
     }
 
     fn scan(&self, scan: Scan) -> Pending<'_, Chunk> {
-        Box::pin(async move {
+        Pending::later(async move {
             let (mut chunk, pointers) = self.chunk(&scan)?;
             for (row, value) in chunk.rows.iter_mut().zip(self.read_all(pointers).await?) {
                 row.1 = value;

@@ -1,6 +1,6 @@
 //! Where keys lie under the first version of the hash: a short hash, then the value itself.
 
-use super::{Component, type_byte, write_for_hash};
+use super::{Component, Hashed, type_byte, write_for_hash};
 use crate::epk::{Epk, murmur};
 
 /// Longer strings are cut to this many UTF-16 units before anything else.
@@ -11,7 +11,7 @@ const SIGN: u64 = 1 << 63;
 
 pub(super) fn epk(components: &[Component]) -> Epk {
     let components: Vec<Component> = components.iter().map(cut).collect();
-    let mut hashed = Vec::with_capacity(64);
+    let mut hashed = Hashed::new();
     components.iter().for_each(|component| write_for_hash(component, 0, &mut hashed));
     let hash = f64::from(murmur::x86_32(&hashed, 0));
     let mut out = Vec::with_capacity(64);

@@ -4,9 +4,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hyper::Method;
 use ring::hmac;
+use smallvec::SmallVec;
 use subtle::ConstantTimeEq as _;
 
 use crate::path::{Path, percent_decoded_byte};
+
+/// A text that is signed. Most are short.
+type Text = SmallVec<[u8; 256]>;
 
 /// The date that was signed, and where it stood.
 #[derive(Debug, Clone, Copy)]
@@ -30,9 +34,9 @@ impl<'a> Date<'a> {
 ///
 /// Links made of names are signed whole. Of links made of rids some clients sign the last
 /// rid only, in lower case; a server cannot tell beforehand which of the two it has got.
-pub fn texts(method: &Method, path: &Path<'_>, date: Date<'_>) -> impl Iterator<Item = Vec<u8>> {
+pub fn texts(method: &Method, path: &Path<'_>, date: Date<'_>) -> impl Iterator<Item = Text> {
     let (kind, link) = path.signed();
-    let whole = move |text: &mut Vec<u8>| {
+    let whole = move |text: &mut Text| {
         for (n, segment) in link.iter().enumerate() {
             if n > 0 {
                 text.push(b'/');
@@ -87,13 +91,8 @@ pub fn decode(text: &[u8]) -> Option<[u8; 32]> {
 /// Length of 32 bytes as base64.
 const BASE64_BYTES: usize = 44;
 
-fn assemble(
-    method: &Method,
-    kind: &str,
-    date: Date<'_>,
-    link: impl FnOnce(&mut Vec<u8>),
-) -> Vec<u8> {
-    let mut text = Vec::with_capacity(256);
+fn assemble(method: &Method, kind: &str, date: Date<'_>, link: impl FnOnce(&mut Text)) -> Text {
+    let mut text = Text::new();
     lower(&mut text, method.as_str());
     text.push(b'\n');
     text.extend_from_slice(kind.as_bytes());
@@ -114,7 +113,7 @@ fn assemble(
     text
 }
 
-fn lower(text: &mut Vec<u8>, part: &str) {
+fn lower(text: &mut Text, part: &str) {
     let start = text.len();
     text.extend_from_slice(part.as_bytes());
     text[start..].make_ascii_lowercase();
@@ -171,7 +170,7 @@ mod tests {
     fn the_date_header_is_signed_on_its_own_line() {
         let path = Path::parse("/dbs").unwrap();
         let text = texts(&Method::GET, &path, Date::Http("Thu, X")).next().unwrap();
-        assert_eq!(text, b"get\ndbs\n\n\nthu, x\n");
+        assert_eq!(text[..], *b"get\ndbs\n\n\nthu, x\n");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use engine::{Answer, ChangesPage, ChangesRead, ChangesStart, Container};
 use hyper::StatusCode;
-use hyper::header::{CACHE_CONTROL, ETAG, HeaderValue};
+use hyper::header::{CACHE_CONTROL, ETAG};
 use model::token::{Position, Session};
 use model::{Error, Result, charge};
 
@@ -145,7 +145,7 @@ fn events(
     let server = call.server.clone();
     answered(&container.clone(), answer, |page| {
         let mut reply = Reply::text(StatusCode::OK, "text/event-stream", "");
-        reply.set(&CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        reply.set_text(&CACHE_CONTROL, "no-cache");
         reply.flow = Some(Box::new(Flow::new(Events::new(server, container, wanted, page))));
         reply
     })

@@ -2,7 +2,6 @@
 
 use engine::{Answer, Container, ItemPage, Page, Query, QueryPage, Scope};
 use hyper::StatusCode;
-use hyper::header::HeaderValue;
 use model::token::Session;
 use model::{Result, charge};
 
@@ -24,7 +23,7 @@ pub fn ranges(call: &Call<'_>) -> Result<Reply> {
         false => {
             let body = wire::range::list(&container, &ranges).to_string();
             let mut reply = Reply::json(StatusCode::OK, body);
-            reply.set(&header::ITEM_COUNT, HeaderValue::from(ranges.ranges.len()));
+            reply.set_number(&header::ITEM_COUNT, ranges.ranges.len() as u64);
             reply
         }
     };
@@ -101,7 +100,7 @@ pub fn conflicts(call: &Call<'_>) -> Result<Reply> {
     let container = call.container()?;
     let body = reply::list(container.rid(), "Conflicts", &[]);
     let mut reply = Reply::json(StatusCode::OK, body);
-    reply.set(&header::ITEM_COUNT, HeaderValue::from_static("0"));
+    reply.set_number(&header::ITEM_COUNT, 0);
     reply.set_container(&container);
     reply.set_charge(charge::metadata());
     Ok(reply)
@@ -140,18 +139,16 @@ fn rows(
         }
         let body = reply::list(container.rid(), "Documents", &page.rows);
         let mut reply = Reply::json(StatusCode::OK, body);
-        reply.set(&header::ITEM_COUNT, HeaderValue::from(page.rows.len()));
+        reply.set_number(&header::ITEM_COUNT, page.rows.len() as u64);
         if let Some(continuation) = &page.continuation {
             reply.set_text(&header::CONTINUATION, continuation);
         }
         if told.metrics {
-            reply.set_text(&header::QUERY_METRICS, &wire::query::metrics(&page));
+            reply.set_text(&header::QUERY_METRICS, wire::query::metrics(&page));
         }
         if let Some(form) = told.indexes.filter(|_| !page.rows.is_empty()) {
-            reply.set_text(
-                &header::INDEX_METRICS,
-                &wire::query::indexes(&page, &told.lacking, form),
-            );
+            reply
+                .set_text(&header::INDEX_METRICS, wire::query::indexes(&page, &told.lacking, form));
         }
         reply
     })
@@ -162,7 +159,7 @@ fn items(container: &Container, mut answer: Answer<ItemPage>, level: Consistency
     answered(container, answer, |page| {
         let body = reply::list(container.rid(), "Documents", &page.bodies);
         let mut reply = Reply::json(StatusCode::OK, body);
-        reply.set(&header::ITEM_COUNT, HeaderValue::from(page.bodies.len()));
+        reply.set_number(&header::ITEM_COUNT, page.bodies.len() as u64);
         if let Some(continuation) = &page.continuation {
             reply.set_text(&header::CONTINUATION, continuation);
         }

@@ -119,7 +119,7 @@ pub fn answered<T>(container: &Container, answer: Answer<T>, ok: impl FnOnce(T) 
     reply.set_position(&at);
     reply.set_charge(charge);
     if let Some(wait) = retry_after_ms {
-        reply.set(&header::RETRY_AFTER_MS, wait.into());
+        reply.set_number(&header::RETRY_AFTER_MS, wait);
     }
     reply
 }

@@ -2,7 +2,6 @@
 
 use engine::{Kind, Resource, ResourcePage};
 use hyper::StatusCode;
-use hyper::header::HeaderValue;
 use model::{Result, charge};
 use serde_json::Value;
 
@@ -90,8 +89,8 @@ fn one(call: &Call<'_>, status: StatusCode, resource: &Resource, minting: &Minti
     reply.set_charge(charge::metadata());
     if resource.kind == Kind::Offer {
         let minimum = call.server.engine.offer_minimum(resource);
-        reply.set(&header::MIN_THROUGHPUT, HeaderValue::from(minimum));
-        reply.set(&header::OFFER_PENDING, HeaderValue::from_static("false"));
+        reply.set_number(&header::MIN_THROUGHPUT, minimum.into());
+        reply.set_text(&header::OFFER_PENDING, "false");
     }
     reply
 }
@@ -100,7 +99,7 @@ fn many(call: &Call<'_>, kind: Kind, page: &ResourcePage) -> Result<Reply> {
     let minting = Minting::of(call)?;
     let body = wire::resource::list(kind, page, |resource| minting.token(resource));
     let mut reply = Reply::json(StatusCode::OK, body);
-    reply.set(&header::ITEM_COUNT, HeaderValue::from(page.resources.len()));
+    reply.set_number(&header::ITEM_COUNT, page.resources.len() as u64);
     reply.set_charge(charge::metadata());
     if let Some(continuation) = &page.continuation {
         reply.set_text(&header::CONTINUATION, continuation);

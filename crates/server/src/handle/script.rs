@@ -31,6 +31,6 @@ pub fn container_link(call: &Call<'_>) -> Link {
 /// Adds what was logged, if that was asked for; with refusals too.
 pub fn set_log(reply: &mut Reply, asked: bool, log: &str) {
     if asked {
-        reply.set_text(&header::SCRIPT_LOG, &percent_encoded(log));
+        reply.set_text(&header::SCRIPT_LOG, percent_encoded(log));
     }
 }

@@ -10,20 +10,21 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use hyper::body::Incoming;
-use hyper::header::{CONTENT_LENGTH, HOST, HeaderValue};
+use hyper::header::{CONTENT_LENGTH, HOST};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, Version};
 use model::{Error, Fault};
 
 use super::watch::Activity;
 use super::{body, cors};
+use crate::activity_id::ActivityId;
 use crate::auth::{self, Claim};
 use crate::handle::{Call, handle};
 use crate::path::Path;
 use crate::reply::{Body, Reply};
 use crate::request::Headers;
 use crate::route::{Operation, Verb, route};
-use crate::{Server, activity_id, date, header, wire};
+use crate::{Server, date, header, wire};
 
 /// What a request must know of its connection.
 pub struct Peer {
@@ -46,7 +47,7 @@ pub async fn respond(
     let start = Instant::now();
     let busy = peer.activity.request(request.version() == Version::HTTP_2);
     let (parts, body) = request.into_parts();
-    let activity = activity_id::of(&parts.headers);
+    let activity = ActivityId::of(&parts.headers);
     let routed = Routed::of(&parts);
     let mut received = 0;
     let answered = match &routed {
@@ -64,7 +65,7 @@ pub async fn respond(
     };
     cors::expose(&mut reply, &parts.headers, &peer.server.options.cors);
     if parts.method == Method::HEAD {
-        reply.set(&CONTENT_LENGTH, HeaderValue::from(reply.body.len()));
+        reply.set_number(&CONTENT_LENGTH, reply.body.len() as u64);
         reply.body = Bytes::new();
         reply.flow = None;
     }
@@ -74,28 +75,30 @@ pub async fn respond(
     let (took, bytes) = (start.elapsed(), (received, reply.body.len()));
     let status = reply.status.as_u16();
     peer.server.metrics.request(operation, status, took, bytes);
-    let (id, took_us) = (activity.to_str().unwrap_or(""), took.as_micros() as u64);
+    let (id, took_us) = (activity.as_str(), took.as_micros() as u64);
     if status >= 500 {
         let body = String::from_utf8_lossy(&reply.body);
         tracing::error!(activity = id, ?operation, status, took_us, %body, "failed");
     } else {
         tracing::debug!(activity = id, ?operation, status, took_us, "answered");
     }
-    reply.set(&header::ACTIVITY_ID, activity);
-    Ok(reply.into_response())
+    reply.set_text(&header::ACTIVITY_ID, activity.as_str());
+    Ok(reply.into_response(parts.headers))
 }
 
 /// A request whose operation is known.
 struct Routed<'a> {
     path: Path<'a>,
+    headers: Headers<'a>,
     operation: Operation,
 }
 
 impl<'a> Routed<'a> {
     fn of(parts: &'a Parts) -> model::Result<Self> {
         let path = Path::parse(parts.uri.path())?;
-        let operation = route(Verb::of(&parts.method, &parts.headers)?, &path)?;
-        Ok(Self { path, operation })
+        let headers = Headers::of(&parts.headers);
+        let operation = route(Verb::of(&parts.method, headers)?, &path)?;
+        Ok(Self { path, headers, operation })
     }
 }
 
@@ -107,7 +110,7 @@ async fn answer(
     received: &mut usize,
 ) -> model::Result<Reply> {
     let server = &peer.server;
-    let headers = Headers(&parts.headers);
+    let headers = routed.headers;
     let (path, operation) = (&routed.path, routed.operation);
     let claim = Claim { method: &parts.method, path, headers, operation, now: date::now() };
     let principal = match auth::authorize(&claim, &server.keys, &server.engine, &server.tokens) {
@@ -133,9 +136,9 @@ fn unserved(peer: &Peer, parts: &Parts, error: Error) -> Reply {
         .unwrap_or_else(|| wire::error::reply(&error))
 }
 
-fn panicked(peer: &Peer, parts: &Parts, activity: &HeaderValue) -> Reply {
+fn panicked(peer: &Peer, parts: &Parts, activity: &ActivityId) -> Reply {
     peer.server.metrics.panic();
-    tracing::error!(?activity, method = %parts.method, path = parts.uri.path(), "a request panicked");
+    tracing::error!(activity = activity.as_str(), method = %parts.method, path = parts.uri.path(), "a request panicked");
     wire::error::reply(&Error::new(Fault::Internal, "the server made a mistake; its log says more"))
 }
 

@@ -161,7 +161,7 @@ mod tests {
             let name: HeaderName = name.parse().unwrap();
             map.append(name, HeaderValue::from_str(value).unwrap());
         }
-        let got = match Headers(&map).changes() {
+        let got = match Headers::of(&map).changes() {
             Ok(ChangesRequest { read, form, delivery, .. }) => {
                 format!("{:?} {:?} {form:?} {delivery:?}", read.mode, read.start)
             }

@@ -16,7 +16,7 @@ fn check<T: std::fmt::Debug>(
     expect: &str,
 ) {
     let map = headers(lines);
-    let got = match read(Headers(&map)) {
+    let got = match read(Headers::of(&map)) {
         Ok(value) => format!("{value:?}"),
         Err(error) => format!("{} {}", error.fault.status(), error.message),
     };
@@ -67,7 +67,7 @@ fn consistency_may_only_be_weakened() {
 fn a_header_that_is_not_text() {
     let mut map = HeaderMap::new();
     map.insert(&header::PREFER, HeaderValue::from_bytes(b"\xff").unwrap());
-    assert!(Headers(&map).wants_minimal().is_err());
+    assert!(Headers::of(&map).wants_minimal().is_err());
 }
 
 #[test]

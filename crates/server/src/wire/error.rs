@@ -1,7 +1,6 @@
 //! A refusal as clients get it. Which status, sub-status and code is said in [`model::Fault`].
 
 use hyper::StatusCode;
-use hyper::header::HeaderValue;
 use model::{Error, Fault};
 use serde_json::json;
 
@@ -9,7 +8,7 @@ use crate::header;
 use crate::reply::Reply;
 
 /// How long to wait when too much is asked at once; some clients look at nothing else.
-const RETRY_AFTER_MS: &str = "100";
+const RETRY_AFTER_MS: u64 = 100;
 
 /// Status, sub-status and a body that is never empty: one SDK fails on an empty one.
 pub fn reply(error: &Error) -> Reply {
@@ -18,17 +17,19 @@ pub fn reply(error: &Error) -> Reply {
     let body = json!({ "code": error.fault.code(), "message": error.message });
     let mut reply = Reply::json(status, body.to_string());
     if error.substatus() != 0 {
-        reply.set(&header::SUBSTATUS, HeaderValue::from(error.substatus()));
+        reply.set_number(&header::SUBSTATUS, error.substatus().into());
     }
     if error.fault == Fault::TooManyRequests {
         // Who knows better (the throughput that was exceeded) writes over it.
-        reply.set(&header::RETRY_AFTER_MS, HeaderValue::from_static(RETRY_AFTER_MS));
+        reply.set_number(&header::RETRY_AFTER_MS, RETRY_AFTER_MS);
     }
     reply
 }
 
 #[cfg(test)]
 mod tests {
+    use hyper::HeaderMap;
+
     use super::*;
 
     #[test]
@@ -39,9 +40,10 @@ mod tests {
             let body: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
             assert_eq!(body["code"], fault.code());
             assert_eq!(body["message"], "a \"quoted\" reason");
-            let substatus =
-                reply.headers.get(&header::SUBSTATUS).map(|value| value.to_str().unwrap());
-            assert_eq!(substatus.unwrap_or("0"), fault.substatus().to_string());
+            let response = reply.into_response(HeaderMap::new());
+            let substatus = response.headers().get(&header::SUBSTATUS);
+            let substatus = substatus.map_or("0", |value| value.to_str().unwrap());
+            assert_eq!(substatus, fault.substatus().to_string());
         }
     }
 }
