@@ -62,7 +62,7 @@ pub const HEAD_BYTES: usize = 56;
 pub const FEED_KEY_BYTES: usize = 14;
 
 /// The beginning of keys in `Docs`. Three levels are as long as it gets, but for version 1.
-pub type Prefix = SmallVec<[u8; 3 * HASH_BYTES]>;
+pub type Prefix = SmallVec<[u8; 64]>;
 
 /// What all items of a partition key begin with in `Docs`.
 pub fn key_prefix(definition: &Definition, key: &PartitionKey) -> Prefix {

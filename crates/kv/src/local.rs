@@ -60,7 +60,6 @@ use self::apply::{Applier, Published};
 use self::chores::Chores;
 use self::commit::{Finish, at_path, lock};
 use self::flush::Flusher;
-use self::format::Body;
 use self::journal::{Ground, Journal};
 use self::keys::Survey;
 use self::queue::{Partition, Queue};
@@ -281,7 +280,7 @@ impl Local {
                 }
                 self.shared
                     .queue
-                    .submit(&partition, epoch, Body::of(&ops), Box::new(|| {}))?
+                    .submit(&partition, epoch, &ops, Box::new(|| {}))?
                     .durable()
                     .await?;
             }
@@ -364,7 +363,7 @@ impl Owner for LocalOwner {
 
     fn submit_then(&self, batch: Vec<Op>, then: Then) -> Result<Ticket> {
         LIMITS.check(&batch)?;
-        self.shared.queue.submit(&self.partition, self.epoch, Body::of(&batch), then)
+        self.shared.queue.submit(&self.partition, self.epoch, &batch, then)
     }
 
     fn published(&self) -> Arc<dyn View> {

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -709,4 +710,122 @@ async fn rows_are_the_same_for_who_goes_through_them_and_who_looks_them_up() {
         assert!(reader.await.unwrap() > 0);
     }
     assert_eq!(rows(&*owner.published(), Keyspace::Docs).await, Vec::from_iter(model));
+}
+
+/// A store whose syncs can be held, with two owners.
+async fn held_store(dir: &Path) -> (Arc<Faults>, Arc<Local>, [Arc<dyn Owner>; 2]) {
+    let faults = Arc::new(Faults::default());
+    let options = LocalOptions { faults: Some(faults.clone()), ..options() };
+    let store = Local::open(dir, options).unwrap();
+    let one = store.open_owner(PartitionId(7), Claim::Take).await.unwrap();
+    let other = store.open_owner(PartitionId(8), Claim::Take).await.unwrap();
+    (faults, store, [one, other])
+}
+
+#[tokio::test]
+async fn rows_that_every_commit_writes_are_as_the_last_one_left_them() {
+    let dir = TempDir::new().unwrap();
+    let (faults, store, owners) = held_store(dir.path()).await;
+    let mut dice = Dice(11);
+    let mut expected = [const { BTreeMap::<(u8, Bytes), Bytes>::new() }; 2];
+    for _ in 0..40 {
+        faults.hold_syncs();
+        let mut tickets = Vec::new();
+        for _ in 0..1 + dice.below(60) {
+            let which = dice.below(2) as usize;
+            let mut batch = Vec::new();
+            for _ in 0..1 + dice.below(3) {
+                let keyspace = [Keyspace::Meta, Keyspace::Index][dice.below(2) as usize];
+                // Some keys are longer than those of rows that are written often.
+                let key = Bytes::from("k".repeat(1 + dice.below(14) as usize));
+                let place = (keyspace as u8, key.clone());
+                if dice.below(4) == 0 {
+                    expected[which].remove(&place);
+                    batch.push(Op::Delete(keyspace, key));
+                } else {
+                    let value = Bytes::from(dice.below(1_000_000).to_string());
+                    expected[which].insert(place, value.clone());
+                    batch.push(Op::Put(keyspace, key, value));
+                }
+            }
+            tickets.push(owners[which].submit(batch).unwrap());
+        }
+        faults.release();
+        for ticket in tickets {
+            ticket.durable().await.unwrap();
+        }
+        for (owner, expected) in owners.iter().zip(&expected) {
+            let view = owner.published();
+            let mut found = BTreeMap::new();
+            for keyspace in [Keyspace::Meta, Keyspace::Index] {
+                let rows = rows(&*view, keyspace).await;
+                found.extend(rows.into_iter().map(|(key, value)| ((keyspace as u8, key), value)));
+            }
+            assert_eq!(found, *expected);
+        }
+    }
+    let groups = figure(&store, "groups");
+    assert!(groups < figure(&store, "commits"), "{groups} groups");
+}
+
+#[tokio::test]
+async fn a_takeover_leaves_what_others_have_queued() {
+    let dir = TempDir::new().unwrap();
+    let (faults, store, [one, other]) = held_store(dir.path()).await;
+    faults.hold_syncs();
+    let first = one.submit(vec![put(Keyspace::Docs, "first", "1")]).unwrap();
+    faults.held();
+    let (mut fenced, mut kept) = (Vec::new(), Vec::new());
+    // Every fourth is so large that it is not copied into the group.
+    let value = |n: usize| n.to_string().repeat(if n.is_multiple_of(4) { 20_000 } else { 20 });
+    for n in 1..20 {
+        fenced.push(one.submit(vec![put(Keyspace::Docs, &format!("k{n}"), &value(n))]).unwrap());
+        kept.push(other.submit(vec![put(Keyspace::Docs, &format!("k{n}"), &value(n))]).unwrap());
+    }
+    let taking = store.clone();
+    let next =
+        tokio::spawn(async move { taking.open_owner(PartitionId(7), Claim::Take).await.unwrap() });
+    for ticket in fenced {
+        assert!(matches!(ticket.durable().await, Err(Error::Fenced)));
+    }
+    faults.release();
+    first.durable().await.unwrap();
+    for ticket in kept {
+        ticket.durable().await.unwrap();
+    }
+    let next = next.await.unwrap();
+    assert_eq!(rows(&*next.published(), Keyspace::Docs).await.len(), 1);
+    drop((one, other, next, store));
+    let store = open(dir.path()).unwrap();
+    let other = store.open_owner(PartitionId(8), Claim::Take).await.unwrap();
+    let view = other.published();
+    for n in 1..20 {
+        let stored = view.get(Keyspace::Docs, format!("k{n}").as_bytes()).await.unwrap();
+        assert_eq!(stored.unwrap(), value(n), "{n}");
+    }
+}
+
+#[tokio::test]
+async fn what_does_not_fit_into_a_group_comes_with_the_next() {
+    let dir = TempDir::new().unwrap();
+    let (faults, store, [owner, _]) = held_store(dir.path()).await;
+    let groups = figure(&store, "groups");
+    faults.hold_syncs();
+    let mut tickets = vec![owner.submit(vec![put(Keyspace::Docs, "first", "1")]).unwrap()];
+    faults.held();
+    let mut expected = Vec::new();
+    for n in 0..60_usize {
+        let key = Bytes::from(format!("{n:02}"));
+        let bytes = if n.is_multiple_of(2) { 1_000_000 } else { 10 * n };
+        let value = Bytes::from(vec![b'a' + (n % 26) as u8; bytes]);
+        let batch = vec![Op::Put(Keyspace::Feed, key.clone(), value.clone())];
+        tickets.push(owner.submit(batch).unwrap());
+        expected.push((key, value));
+    }
+    faults.release();
+    for ticket in tickets {
+        ticket.durable().await.unwrap();
+    }
+    assert_eq!(figure(&store, "groups"), groups + 3);
+    assert_eq!(rows(&*owner.published(), Keyspace::Feed).await, expected);
 }

@@ -10,13 +10,14 @@
 //!   crash can put us, but for the middle of a flush: then they are counted anew.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::ops::Bound;
+use std::ops::{Bound, Deref};
 use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 // Looked up with every row of a feed, where the standard hasher shows.
 use foldhash::{HashMap, HashMapExt};
+use smallvec::SmallVec;
 
 use super::format::{
     Change, RECORD_HEADER_BYTES, RecordKind, Row, Rows, SEGMENT_HEADER_BYTES, SegmentId,
@@ -77,6 +78,23 @@ pub(crate) struct Sealed {
     pub accounts: Vec<(SegmentId, Option<Account>)>,
     pub epochs: Vec<(PartitionId, Epoch)>,
     tails: Tails,
+}
+
+/// A row that every commit of a partition writes anew, such as its head: of a group, only the last is put.
+struct LateRow<'a> {
+    place: (Keyspace, PartitionId, &'a [u8]),
+    value: &'a [u8],
+}
+
+type Late<'a> = SmallVec<[LateRow<'a>; LATE_ROWS]>;
+
+/// How many of them are kept apart.
+const LATE_ROWS: usize = 8;
+/// Rows that are written often have short keys.
+const OFTEN_KEY_BYTES: usize = 9;
+
+fn is_often(keyspace: Keyspace, key: &[u8]) -> bool {
+    matches!(keyspace, Keyspace::Meta | Keyspace::Index) && key.len() <= OFTEN_KEY_BYTES
 }
 
 /// Applies groups; see the top of this file.
@@ -179,15 +197,20 @@ impl Applier {
     }
 
     /// Applies records of one segment and publishes the outcome.
-    pub(crate) fn apply(&mut self, segment: &Arc<Segment>, records: &[Placed]) -> Result<()> {
+    pub(crate) fn apply<B: Deref<Target = [u8]>>(
+        &mut self,
+        segment: &Arc<Segment>,
+        records: &[Placed<B>],
+    ) -> Result<()> {
         let Some(last) = records.last() else { return Ok(()) };
         self.know(segment);
         self.begin();
-        let mut terms = Gathered::default();
+        let (mut terms, mut late) = (Gathered::default(), Late::default());
         for record in records {
-            self.apply_record(segment, record, &mut terms)?;
+            self.apply_record(segment, record, &mut terms, &mut late)?;
             self.journal_bytes += u64::from(record.header.body_bytes);
         }
+        late.into_iter().for_each(|row| self.put_late(row));
         if !terms.is_empty() {
             self.layers[0].add_terms(terms.into_run(self.state), self.oldest());
         }
@@ -354,11 +377,12 @@ impl Applier {
         });
     }
 
-    fn apply_record(
+    fn apply_record<'a, B: Deref<Target = [u8]>>(
         &mut self,
         segment: &Arc<Segment>,
-        record: &Placed,
+        record: &'a Placed<B>,
         terms: &mut Gathered,
+        late: &mut Late<'a>,
     ) -> Result<()> {
         let partition = PartitionId(record.header.partition);
         if record.header.kind == RecordKind::Claim {
@@ -378,6 +402,29 @@ impl Applier {
                 continue;
             }
             let key = row.key(&record.body);
+            if is_often(row.keyspace, key) {
+                let place = (row.keyspace, partition, key);
+                let before = late.iter().rposition(|row| row.place == place);
+                match (before, row.change) {
+                    (Some(before), Change::Put) => {
+                        late[before].value = row.value(&record.body);
+                        continue;
+                    }
+                    (None, Change::Put) => {
+                        if late.len() == LATE_ROWS {
+                            let row = late.swap_remove(0);
+                            self.put_late(row);
+                        }
+                        late.push(LateRow { place, value: row.value(&record.body) });
+                        continue;
+                    }
+                    (Some(before), _) => {
+                        let row = late.swap_remove(before);
+                        self.put_late(row);
+                    }
+                    (None, _) => {}
+                }
+            }
             let key = self.shelf.put([&partition.0.to_be_bytes(), key]);
             match (row.keyspace, row.change) {
                 (Keyspace::Feed | Keyspace::Log, _) => {
@@ -397,10 +444,17 @@ impl Applier {
         Ok(())
     }
 
-    fn apply_pointer(
+    /// Puts a row that could wait.
+    fn put_late(&mut self, LateRow { place: (keyspace, partition, key), value }: LateRow<'_>) {
+        let key = self.shelf.put([&partition.0.to_be_bytes(), key]);
+        let value = self.shelf.put([value, &[]]);
+        self.put(keyspace, key, Value::Put(value), false);
+    }
+
+    fn apply_pointer<B>(
         &mut self,
         segment: &Arc<Segment>,
-        record: &Placed,
+        record: &Placed<B>,
         row: &Row,
         key: Bytes,
     ) -> Result<()> {

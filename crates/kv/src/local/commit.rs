@@ -13,16 +13,8 @@ use std::thread::JoinHandle;
 use super::apply::Applier;
 use super::flush::Flusher;
 use super::journal::Journal;
-use super::queue::{Entry, Queue};
-use super::segment::{Placed, Segment};
+use super::queue::{Entry, Group, Queue};
 use crate::{Error, Result};
-
-/// A durable group.
-struct Group {
-    segment: Arc<Segment>,
-    placed: Vec<Placed>,
-    entries: Vec<Entry>,
-}
 
 /// What follows once a group is durable.
 pub(crate) struct Finish {
@@ -46,19 +38,19 @@ impl Finish {
         Self { queue, applier, flusher, applied, groups, commits }
     }
 
-    fn finish(&self, group: Group) {
-        let applied = lock(&self.applier).apply(&group.segment, &group.placed);
+    /// Goes on with a group that was written, or was not.
+    fn finish(&self, entries: &mut Vec<Entry>, applied: Result<()>) {
         match applied {
-            Ok(()) => self.acknowledge(group.entries),
-            Err(error) => self.poison(&error, group.entries),
+            Ok(()) => self.acknowledge(entries),
+            Err(error) => self.poison(&error, entries),
         }
         if let Err(error) = self.flusher.look() {
-            self.poison(&error, Vec::new());
+            self.poison(&error, &mut Vec::new());
         }
         (self.applied)();
     }
 
-    fn acknowledge(&self, entries: Vec<Entry>) {
+    fn acknowledge(&self, entries: &mut Vec<Entry>) {
         self.groups.fetch_add(1, Ordering::Relaxed);
         self.commits.fetch_add(entries.len() as u64, Ordering::Relaxed);
         for (i, entry) in entries.iter().enumerate() {
@@ -67,7 +59,7 @@ impl Finish {
                 entry.partition.durable.send_replace(entry.no);
             }
         }
-        for entry in entries {
+        for entry in entries.drain(..) {
             self.queue.free(entry.bytes());
             // Nobody has to wait for a ticket.
             let _ = entry.done.send(Ok(()));
@@ -76,11 +68,11 @@ impl Finish {
     }
 
     /// After this nothing is acknowledged any more: what the disk holds is not known.
-    fn poison(&self, error: &Error, entries: Vec<Entry>) {
+    fn poison(&self, error: &Error, entries: &mut Vec<Entry>) {
         tracing::error!(%error, "a write failed; the store is read-only until it is opened again");
         let error = Error::Poisoned(error.to_string());
         self.queue.poison(&error);
-        for entry in entries {
+        for entry in entries.drain(..) {
             self.queue.free(entry.bytes());
             let _ = entry.done.send(Err(error.clone()));
         }
@@ -94,11 +86,14 @@ pub(crate) fn spawn(journal: Journal, finish: Arc<Finish>) -> io::Result<JoinHan
 }
 
 fn write_groups(mut journal: Journal, finish: &Finish) {
-    while let Some(mut entries) = finish.queue.take() {
-        match journal.append(&mut entries) {
-            Ok((segment, placed)) => finish.finish(Group { segment, placed, entries }),
-            Err(error) => finish.poison(&Error::Io(error.to_string()), entries),
-        }
+    let mut group = Group::default();
+    while finish.queue.take(&mut group) {
+        let applied = match journal.append(&mut group) {
+            Ok((segment, records)) => lock(&finish.applier).apply(&segment, &records),
+            Err(error) => Err(Error::Io(error.to_string())),
+        };
+        finish.finish(&mut group.entries, applied);
+        group.clear();
     }
     if let Err(error) = journal.close() {
         tracing::warn!(%error, "the journal could not be cut to its end");

@@ -155,32 +155,33 @@ pub(crate) struct Body {
 }
 
 impl Body {
-    /// A record without operations.
-    pub(crate) fn empty() -> Self {
-        Self { bytes: Bytes::new(), crc: crc32fast::hash(&[]) }
-    }
-
     pub(crate) fn of(ops: &[Op]) -> Self {
-        let mut out = Vec::with_capacity(ops.iter().map(encoded_bytes_max).sum());
-        let mut last_term: &[u8] = &[];
-        for op in ops {
-            match op {
-                Op::Put(Keyspace::Terms, key, value) => {
-                    push_term(&mut out, Change::Put, (last_term, key), value);
-                    last_term = key;
-                }
-                Op::Delete(Keyspace::Terms, key) => {
-                    push_term(&mut out, Change::Delete, (last_term, key), &[]);
-                    last_term = key;
-                }
-                Op::DeleteOnce(Keyspace::Terms, key) => {
-                    push_term(&mut out, Change::DeleteOnce, (last_term, key), &[]);
-                    last_term = key;
-                }
-                _ => push_op(&mut out, op),
-            }
-        }
+        let mut out = Vec::new();
+        push_ops(&mut out, ops);
         Self { crc: crc32fast::hash(&out), bytes: Bytes::from(out) }
+    }
+}
+
+/// Appends operations as they stand in the body of a record.
+pub(crate) fn push_ops(out: &mut Vec<u8>, ops: &[Op]) {
+    out.reserve(ops.iter().map(encoded_bytes_max).sum());
+    let mut last_term: &[u8] = &[];
+    for op in ops {
+        match op {
+            Op::Put(Keyspace::Terms, key, value) => {
+                push_term(out, Change::Put, (last_term, key), value);
+                last_term = key;
+            }
+            Op::Delete(Keyspace::Terms, key) => {
+                push_term(out, Change::Delete, (last_term, key), &[]);
+                last_term = key;
+            }
+            Op::DeleteOnce(Keyspace::Terms, key) => {
+                push_term(out, Change::DeleteOnce, (last_term, key), &[]);
+                last_term = key;
+            }
+            _ => push_op(out, op),
+        }
     }
 }
 

@@ -12,13 +12,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use bytes::Bytes;
-
 use super::file::{Faults, JournalFile};
 use super::format::{
     RECORD_HEADER_BYTES, RecordHeader, SEGMENT_HEADER_BYTES, SegmentHeader, SegmentId, SegmentKind,
 };
-use super::queue::Entry;
+use super::queue::{Entry, Group};
 use super::segment::{OpenFiles, Placed, Segment, file_name, sync_dir};
 use super::spare::{Spare, Spares};
 use crate::Durability;
@@ -28,10 +26,6 @@ const SMALL_BYTES: u32 = 256 << 10;
 /// What the kernel caches files in. A group is filled up with zeros to a whole page: writing a
 /// part of one that is not in memory would have to read it first.
 pub(crate) const PAGE_BYTES: usize = 4096;
-/// A body of this size is not worth a copy.
-const ALONE_BYTES: usize = 16 << 10;
-/// Memory kept for the next group.
-const BUFFER_KEPT_BYTES: usize = 4 << 20;
 
 /// What stays the same for all segments of a store.
 pub(crate) struct Ground {
@@ -72,43 +66,48 @@ pub(crate) struct Journal {
     ground: Arc<Ground>,
     spares: Arc<Spares>,
     current: Option<Current>,
-    buffer: Vec<u8>,
 }
+
+/// Records of a group, with bodies that are still in memory.
+type Records<'a> = Vec<Placed<&'a [u8]>>;
 
 impl Journal {
     pub(crate) fn new(ground: Arc<Ground>, spares: Arc<Spares>, current: Option<Current>) -> Self {
-        Self { ground, spares, current, buffer: Vec::new() }
+        Self { ground, spares, current }
     }
 
-    /// Writes entries as one group, and takes their bodies. When this returns they are as durable as was
-    /// asked for.
-    pub(crate) fn append(
+    /// Writes a group. When this returns it is as durable as was asked for.
+    pub(crate) fn append<'a>(
         &mut self,
-        entries: &mut [Entry],
-    ) -> io::Result<(Arc<Segment>, Vec<Placed>)> {
-        let group_bytes: usize = entries.iter().map(Entry::bytes).sum();
+        group: &'a mut Group,
+    ) -> io::Result<(Arc<Segment>, Records<'a>)> {
+        let group_bytes: usize = group.entries.iter().map(Entry::bytes).sum();
         let mut current = match self.current.take() {
             Some(current) if self.stays(&current, group_bytes) => current,
             old => self.roll(old)?,
         };
-        let (placed, alone) = self.encode(&current, entries);
-        let at = if current.end as usize == SEGMENT_HEADER_BYTES { 0 } else { current.end };
+        let headers = write_headers(&current, group);
         let end = current.end as usize + group_bytes;
         let padded = end.next_multiple_of(PAGE_BYTES);
         if current.prepared && padded <= self.ground.segment_bytes as usize {
-            self.buffer.resize(self.buffer.len() + padded - end, 0);
+            group.buffer.resize(group.buffer.len() + padded - end, 0);
         }
-        current.file.write(&mut slices(&self.buffer, &alone), u64::from(at))?;
+        let (group, first) = (&*group, current.segment.header.encode());
+        let (first, at) = match current.end as usize {
+            SEGMENT_HEADER_BYTES => (&first[..], 0),
+            _ => (&[][..], current.end),
+        };
+        current.file.write(&mut slices(first, group), u64::from(at))?;
         if self.ground.durability == Durability::Synced {
             current.file.sync()?;
         }
         current.end += group_bytes as u32;
         self.want_spare(&current);
-        self.buffer.clear();
-        self.buffer.shrink_to(BUFFER_KEPT_BYTES);
         let segment = current.segment.clone();
         self.current = Some(current);
-        Ok((segment, placed))
+        let bodies = group.placed().map(|(header, entry)| group.body(header, entry));
+        let record = |((header, at), body)| Placed { header, at, body };
+        Ok((segment, headers.into_iter().zip(bodies).map(record).collect()))
     }
 
     /// Gives back what was prepared but not used.
@@ -148,38 +147,6 @@ impl Journal {
         })
     }
 
-    /// Brings headers and small bodies into the buffer; each of the others, with the place there that it
-    /// comes behind, is written from where it is.
-    fn encode(&mut self, current: &Current, entries: &mut [Entry]) -> (Vec<Placed>, Vec<Alone>) {
-        let mut alone = Vec::new();
-        self.buffer.clear();
-        if current.end as usize == SEGMENT_HEADER_BYTES {
-            self.buffer.extend_from_slice(&current.segment.header.encode());
-        }
-        let mut at = current.end;
-        let mut placed = Vec::with_capacity(entries.len());
-        for entry in entries {
-            let header = RecordHeader {
-                kind: entry.kind,
-                commit: entry.no.0,
-                partition: entry.partition.id.0,
-                epoch: entry.epoch.0,
-                body_bytes: entry.body_bytes as u32,
-                body_crc: entry.body.crc,
-                group_at: current.end,
-            };
-            self.buffer.extend_from_slice(&header.encode(current.segment.header.salt));
-            let body = std::mem::take(&mut entry.body.bytes);
-            match body.len() {
-                ..ALONE_BYTES => self.buffer.extend_from_slice(&body),
-                _ => alone.push((self.buffer.len(), body.clone())),
-            }
-            placed.push(Placed { header, at, body });
-            at += RECORD_HEADER_BYTES as u32 + header.body_bytes;
-        }
-        (placed, alone)
-    }
-
     fn want_spare(&self, current: &Current) {
         let enough = if current.prepared { self.ground.segment_bytes / 2 } else { SMALL_BYTES };
         if current.end > enough {
@@ -188,19 +155,47 @@ impl Journal {
     }
 }
 
-/// Bytes that are written from where they are, and the place in the buffer that they come behind.
-type Alone = (usize, Bytes);
-
-/// What is written, in order.
-fn slices<'a>(buffer: &'a [u8], alone: &'a [Alone]) -> Vec<IoSlice<'a>> {
-    let mut slices = Vec::with_capacity(2 * alone.len() + 1);
-    let mut from = 0;
-    for (behind, bytes) in alone {
-        slices.push(IoSlice::new(&buffer[from..*behind]));
-        slices.push(IoSlice::new(bytes));
-        from = *behind;
+/// Puts the headers of records in their places in the buffer; returns them, and where in the file they are.
+fn write_headers(current: &Current, group: &mut Group) -> Vec<(RecordHeader, u32)> {
+    let mut at = current.end;
+    let headers = group.placed().map(|(place, entry)| {
+        let header = RecordHeader {
+            kind: entry.kind,
+            commit: entry.no.0,
+            partition: entry.partition.id.0,
+            epoch: entry.epoch.0,
+            body_bytes: entry.body_bytes as u32,
+            body_crc: entry.body_crc,
+            group_at: current.end,
+        };
+        let record = (header, at);
+        at += entry.bytes() as u32;
+        (place, record)
+    });
+    let headers: Vec<_> = headers.collect();
+    for (place, (header, _)) in &headers {
+        let encoded = header.encode(current.segment.header.salt);
+        group.buffer[*place..][..RECORD_HEADER_BYTES].copy_from_slice(&encoded);
     }
-    slices.push(IoSlice::new(&buffer[from..]));
+    headers.into_iter().map(|(_, record)| record).collect()
+}
+
+/// What is written, in order: what comes first, and the buffer with the bodies in between that are not in it.
+fn slices<'a>(first: &'a [u8], group: &'a Group) -> Vec<IoSlice<'a>> {
+    let mut slices = Vec::new();
+    if !first.is_empty() {
+        slices.push(IoSlice::new(first));
+    }
+    let mut from = 0;
+    for (header, entry) in group.placed() {
+        if let Some(body) = &entry.alone {
+            let to = header + RECORD_HEADER_BYTES;
+            slices.push(IoSlice::new(&group.buffer[from..to]));
+            slices.push(IoSlice::new(body));
+            from = to;
+        }
+    }
+    slices.push(IoSlice::new(&group.buffer[from..]));
     slices
 }
 

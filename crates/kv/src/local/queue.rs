@@ -5,17 +5,22 @@
 //! - Epochs change under the same lock: behind a claim there is no entry of an older owner.
 //! - Bytes count until they are published, so a slow disk is felt as [`Error::Busy`].
 
-use std::collections::VecDeque;
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
 use tokio::sync::{oneshot, watch};
 
-use super::format::{Body, RECORD_HEADER_BYTES, RecordKind};
-use crate::{Claim, CommitNo, Epoch, Error, PartitionId, Result, Then, Ticket};
+use super::format::{RECORD_HEADER_BYTES, RecordKind, push_ops};
+use crate::{Claim, CommitNo, Epoch, Error, Op, PartitionId, Result, Then, Ticket};
 
 /// Most bytes that are written and synced at once.
 const GROUP_BYTES: usize = 16 << 20;
+/// A body of this size is not worth a copy.
+const ALONE_BYTES: usize = 16 << 10;
+/// Memory kept for the next group.
+const BUFFER_KEPT_BYTES: usize = 4 << 20;
 
 /// A partition that is or was open.
 pub(crate) struct Partition {
@@ -40,9 +45,10 @@ pub(crate) struct Entry {
     pub kind: RecordKind,
     pub partition: Arc<Partition>,
     pub epoch: Epoch,
-    pub body: Body,
-    /// Of the body, which the journal takes.
     pub body_bytes: usize,
+    pub body_crc: u32,
+    /// The body, where it is not in the buffer of its group.
+    pub alone: Option<Bytes>,
     pub done: oneshot::Sender<Result<()>>,
     pub then: Then,
 }
@@ -50,6 +56,68 @@ pub(crate) struct Entry {
 impl Entry {
     pub(crate) fn bytes(&self) -> usize {
         RECORD_HEADER_BYTES + self.body_bytes
+    }
+
+    /// What it takes in the buffer of its group.
+    fn buffered(&self) -> usize {
+        if self.alone.is_some() { RECORD_HEADER_BYTES } else { self.bytes() }
+    }
+}
+
+/// Batches that are written together.
+#[derive(Default)]
+pub(crate) struct Group {
+    pub entries: Vec<Entry>,
+    /// For each of them room for its header, and its body unless that stands alone.
+    pub buffer: Vec<u8>,
+}
+
+impl Group {
+    /// The entries, each with the place of its header in the buffer.
+    pub(crate) fn placed(&self) -> impl Iterator<Item = (usize, &Entry)> {
+        let mut at = 0;
+        self.entries.iter().map(move |entry| {
+            let header = at;
+            at += entry.buffered();
+            (header, entry)
+        })
+    }
+
+    /// The body of an entry.
+    pub(crate) fn body<'a>(&'a self, header: usize, entry: &'a Entry) -> &'a [u8] {
+        match &entry.alone {
+            Some(body) => body,
+            None => &self.buffer[header + RECORD_HEADER_BYTES..][..entry.body_bytes],
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.entries.iter().map(Entry::buffered).sum()
+    }
+
+    /// Takes out the entries of a partition.
+    fn take_out(&mut self, partition: PartitionId) -> Vec<Entry> {
+        let mut taken = Vec::new();
+        let Self { entries, buffer } = std::mem::take(self);
+        let mut rest = &buffer[..];
+        for entry in entries {
+            let (own, others) = rest.split_at(entry.buffered());
+            rest = others;
+            if entry.partition.id == partition {
+                taken.push(entry);
+            } else {
+                self.entries.push(entry);
+                self.buffer.extend_from_slice(own);
+            }
+        }
+        taken
+    }
+
+    /// Makes room for the next ones.
+    pub(crate) fn clear(&mut self) {
+        self.entries.clear();
+        self.buffer.clear();
+        self.buffer.shrink_to(BUFFER_KEPT_BYTES);
     }
 }
 
@@ -62,15 +130,20 @@ pub(crate) struct Queue {
 }
 
 struct Waiting {
-    entries: VecDeque<Entry>,
+    group: Group,
     last: CommitNo,
     idle: bool,
     shut: Option<Error>,
 }
 
+thread_local! {
+    /// Where a body is put together, before the queue is held for as long as it takes to copy it.
+    static BODY: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
 impl Queue {
     pub(crate) fn new(last: CommitNo, bytes_max: usize) -> Self {
-        let waiting = Waiting { entries: VecDeque::new(), last, idle: false, shut: None };
+        let waiting = Waiting { group: Group::default(), last, idle: false, shut: None };
         Self {
             waiting: Mutex::new(waiting),
             arrived: Condvar::new(),
@@ -84,23 +157,28 @@ impl Queue {
         &self,
         partition: &Arc<Partition>,
         epoch: Epoch,
-        body: Body,
+        ops: &[Op],
         then: Then,
     ) -> Result<Ticket> {
-        let mut waiting = self.waiting();
-        if let Some(error) = &waiting.shut {
-            return Err(error.clone());
-        }
-        if partition.epoch() != epoch {
-            return Err(Error::Fenced);
-        }
-        let queued = self.bytes.load(Ordering::Acquire);
-        let bytes = RECORD_HEADER_BYTES + body.bytes.len();
-        // A batch larger than the bound alone may still pass when nothing else waits.
-        if queued > 0 && queued + bytes > self.bytes_max {
-            return Err(Error::Busy);
-        }
-        Ok(self.push(&mut waiting, RecordKind::Batch, partition, epoch, (body, then)))
+        BODY.with_borrow_mut(|body| {
+            body.clear();
+            push_ops(body, ops);
+            let crc = crc32fast::hash(body);
+            let mut waiting = self.waiting();
+            if let Some(error) = &waiting.shut {
+                return Err(error.clone());
+            }
+            if partition.epoch() != epoch {
+                return Err(Error::Fenced);
+            }
+            let queued = self.bytes.load(Ordering::Acquire);
+            let bytes = RECORD_HEADER_BYTES + body.len();
+            // A batch larger than the bound alone may still pass when nothing else waits.
+            if queued > 0 && queued + bytes > self.bytes_max {
+                return Err(Error::Busy);
+            }
+            Ok(self.push(&mut waiting, RecordKind::Batch, (partition, epoch), (body, crc), then))
+        })
     }
 
     /// Makes a new owner. What the old one has queued fails; what is being written already
@@ -122,35 +200,42 @@ impl Queue {
         }
         let epoch = Epoch(now.0 + 1);
         partition.epoch.store(epoch.0, Ordering::Release);
-        let (kept, fenced): (VecDeque<_>, VecDeque<_>) =
-            waiting.entries.drain(..).partition(|entry| entry.partition.id != partition.id);
-        waiting.entries = kept;
-        let nothing = (Body::empty(), Box::new(|| {}) as Then);
-        let ticket = self.push(&mut waiting, RecordKind::Claim, partition, epoch, nothing);
+        let fenced = waiting.group.take_out(partition.id);
+        let (nothing, then) = (&mut Vec::new(), Box::new(|| {}));
+        let crc = crc32fast::hash(nothing);
+        let ticket =
+            self.push(&mut waiting, RecordKind::Claim, (partition, epoch), (nothing, crc), then);
         drop(waiting);
         self.refuse(fenced, &Error::Fenced);
         Ok((epoch, ticket))
     }
 
-    /// Waits for entries and takes a group of them. `None` once shut and empty.
-    pub(crate) fn take(&self) -> Option<Vec<Entry>> {
+    /// Waits for entries and takes some of them, into a group that has none. False once shut and empty.
+    pub(crate) fn take(&self, group: &mut Group) -> bool {
         let mut waiting = self.waiting();
-        while waiting.entries.is_empty() {
+        while waiting.group.entries.is_empty() {
             if waiting.shut.is_some() {
-                return None;
+                return false;
             }
             waiting.idle = true;
             waiting = self.arrived.wait(waiting).unwrap_or_else(PoisonError::into_inner);
             waiting.idle = false;
         }
         let mut bytes = 0;
-        let fitting = waiting.entries.iter().take_while(|entry| {
+        let fitting = waiting.group.entries.iter().take_while(|entry| {
             let first = bytes == 0;
             bytes += entry.bytes();
             first || bytes <= GROUP_BYTES
         });
         let count = fitting.count();
-        Some(waiting.entries.drain(..count).collect())
+        let Waiting { group: all, .. } = &mut *waiting;
+        if count == all.entries.len() {
+            std::mem::swap(all, group);
+        } else {
+            group.entries.extend(all.entries.drain(..count));
+            group.buffer.extend(all.buffer.drain(..group.bytes()));
+        }
+        true
     }
 
     /// Bytes that are not published yet.
@@ -173,7 +258,7 @@ impl Queue {
     pub(crate) fn poison(&self, error: &Error) {
         let mut waiting = self.waiting();
         waiting.shut = Some(error.clone());
-        let entries = std::mem::take(&mut waiting.entries);
+        let entries = std::mem::take(&mut waiting.group).entries;
         drop(waiting);
         self.arrived.notify_all();
         self.refuse(entries, error);
@@ -183,24 +268,33 @@ impl Queue {
         &self,
         waiting: &mut Waiting,
         kind: RecordKind,
-        partition: &Arc<Partition>,
-        epoch: Epoch,
-        (body, then): (Body, Then),
+        (partition, epoch): (&Arc<Partition>, Epoch),
+        (body, body_crc): (&mut Vec<u8>, u32),
+        then: Then,
     ) -> Ticket {
         let no = CommitNo(waiting.last.0 + 1);
         waiting.last = no;
         let (ticket, done) = Ticket::new(no);
-        let (partition, body_bytes) = (partition.clone(), body.bytes.len());
-        let entry = Entry { no, kind, partition, epoch, body, body_bytes, done, then };
+        let (partition, body_bytes) = (partition.clone(), body.len());
+        let Group { entries, buffer } = &mut waiting.group;
+        buffer.extend_from_slice(&[0; RECORD_HEADER_BYTES]);
+        let alone = match body_bytes {
+            ..ALONE_BYTES => {
+                buffer.extend_from_slice(body);
+                None
+            }
+            _ => Some(Bytes::from(std::mem::take(body))),
+        };
+        let entry = Entry { no, kind, partition, epoch, body_bytes, body_crc, alone, done, then };
         self.bytes.fetch_add(entry.bytes(), Ordering::AcqRel);
-        waiting.entries.push_back(entry);
+        entries.push(entry);
         if waiting.idle {
             self.arrived.notify_one();
         }
         ticket
     }
 
-    fn refuse(&self, entries: VecDeque<Entry>, error: &Error) {
+    fn refuse(&self, entries: Vec<Entry>, error: &Error) {
         for entry in entries {
             self.free(entry.bytes());
             // The receiver may have gone; nobody is then left to tell.

@@ -130,13 +130,13 @@ impl Drop for Segment {
 
 /// A record and where it stands.
 #[derive(Debug, Clone)]
-pub(crate) struct Placed {
+pub(crate) struct Placed<B = Bytes> {
     pub header: RecordHeader,
     pub at: u32,
-    pub body: Bytes,
+    pub body: B,
 }
 
-impl Placed {
+impl<B> Placed<B> {
     /// The offset behind this record.
     pub(crate) fn end(&self) -> u32 {
         self.at + RECORD_HEADER_BYTES as u32 + self.header.body_bytes

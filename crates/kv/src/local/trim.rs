@@ -6,7 +6,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::Shared;
-use super::format::Body;
 use super::queue::Partition;
 use crate::{Epoch, Error, Keyspace, Op, Result, Scan, Ticket};
 
@@ -43,12 +42,8 @@ pub(crate) fn step(trim: &Trim) -> Result<Step> {
     if ops.is_empty() {
         return Ok(Step::Done);
     }
-    let ticket = match trim.shared.queue.submit(
-        &trim.partition,
-        trim.epoch,
-        Body::of(&ops),
-        Box::new(|| {}),
-    ) {
+    let ticket = match trim.shared.queue.submit(&trim.partition, trim.epoch, &ops, Box::new(|| {}))
+    {
         Err(Error::Busy) => return Ok(Step::Busy),
         other => other?,
     };
