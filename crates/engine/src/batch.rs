@@ -131,7 +131,7 @@ impl Container {
         let places = places(&partition, &prepared).await?;
         let mut trial = Trial::default();
         let (partition, done) =
-            self.commit(&key.epk, &places, |draft| trial.run(draft, &prepared)).await;
+            self.commit(partition, &key.epk, &places, |draft| trial.run(draft, &prepared)).await;
         let lsn = *done.as_ref().unwrap_or(&partition.lsn());
         let result = trial.results(operations.len(), done);
         let charge = match &result {

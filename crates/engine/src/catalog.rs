@@ -240,7 +240,7 @@ impl Engine {
         };
         let owner = self.parent_of(&parent, kind)?;
         let owner = owner.as_ref().map_or("", |entry| entry.resource.rid.as_str());
-        self.state().child(kind, owner, name).ok_or_else(|| {
+        self.state().child(kind, owner, name).cloned().ok_or_else(|| {
             Error::new(Fault::NotFound, format!("there is no {} '{name}' here", kind.noun()))
         })
     }

@@ -169,20 +169,22 @@ impl Container {
         &self.layouts
     }
 
-    /// Commits in the partition that owns a key, whichever that is by the time it can decide.
-    /// Returns it with the outcome.
+    /// Commits in the partition that owns a key, whichever that is by the time it can decide: most likely
+    /// the one given. Returns it with the outcome.
     pub(crate) async fn commit<T>(
         &self,
+        mut partition: Arc<Partition>,
         epk: &Epk,
         places: &[Place],
         mut decide: impl FnMut(&mut Draft<'_>) -> Result<T>,
     ) -> (Arc<Partition>, Result<T>) {
         loop {
-            let partition = self.partition_of(epk);
             let now_ms = self.env.now_ms();
             match partition.commit(now_ms, places, &mut decide).await {
                 // It has been split or merged meanwhile; the new owners are in place already.
-                Err(error) if error.fault == Fault::RangeGone => {}
+                Err(error) if error.fault == Fault::RangeGone => {
+                    partition = self.partition_of(epk);
+                }
                 done => {
                     if let Some(growth) = self.growth.get() {
                         growth.look(self, &partition);

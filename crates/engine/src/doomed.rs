@@ -187,13 +187,15 @@ impl Container {
         let definition = self.definition();
         let key = self.item_partition_key(key)?;
         let epk = definition.partition_key.epk(&key);
-        if let Some(throttled) = self.throttle(&self.partition_of(&epk)) {
+        let partition = self.partition_of(&epk);
+        if let Some(throttled) = self.throttle(&partition) {
             return Ok(throttled);
         }
         let prefix =
             Bytes::copy_from_slice(&keys::key_prefix_at(&definition.partition_key, &key, &epk));
         let text = Bytes::from(key.to_header());
-        let (partition, done) = self.commit(&epk, &[], |draft| draft.doom(&prefix, &text)).await;
+        let doom = |draft: &mut Draft<'_>| draft.doom(&prefix, &text);
+        let (partition, done) = self.commit(partition, &epk, &[], doom).await;
         let lsn = *done.as_ref().unwrap_or(&partition.lsn());
         Ok(self.charged(Answer {
             at: partition.at(lsn, None),

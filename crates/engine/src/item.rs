@@ -107,7 +107,7 @@ impl Container {
         let put = Put::new(mode, &key, item, conditions).prepared_for(&partition);
         let mut terms = 0;
         let (partition, done) = self
-            .commit(&key.epk, &put.places(), |draft| {
+            .commit(partition, &key.epk, &put.places(), |draft| {
                 let written = put.decide(draft)?;
                 terms = written.terms;
                 Ok((written.item, draft.lsn))
@@ -130,14 +130,15 @@ impl Container {
         self.check_alive()?;
         let definition = self.definition();
         let key = Key::of(self, &definition, key)?;
-        if let Some(throttled) = self.throttle(&self.partition_of(&key.epk)) {
+        let partition = self.partition_of(&key.epk);
+        if let Some(throttled) = self.throttle(&partition) {
             return Ok(throttled);
         }
         let delete = Delete::new(&key, id, conditions);
         let places = [(Keyspace::Docs, delete.identity.item_key.clone())];
         let mut bytes = 0;
         let (partition, done) = self
-            .commit(&key.epk, &places, |draft| {
+            .commit(partition, &key.epk, &places, |draft| {
                 let row = delete.decide(draft)?;
                 bytes = row.body_bytes as usize;
                 Ok((ItemWrite { body: Bytes::new(), etag: row.etag, created: false }, draft.lsn))

@@ -39,7 +39,7 @@ impl Container {
         let places = places_with_body(&partition, item_key).await?;
         let mut terms = 0;
         let (partition, done) = self
-            .commit(&key.epk, &places, |draft| {
+            .commit(partition, &key.epk, &places, |draft| {
                 let written = patch.decide(draft, &key, limits::BATCH_RESULT_BYTES)?;
                 terms = written.terms;
                 Ok((written.item, draft.lsn))

@@ -151,8 +151,7 @@ struct Shared {
 
 impl Shared {
     fn view(&self, partition: PartitionId) -> LocalView {
-        let published = self.published.load_full();
-        LocalView { tree: self.tree.clone(), published, partition }
+        LocalView { published: self.published.load_full(), partition }
     }
 
     fn partition(&self, id: PartitionId) -> Result<Arc<Partition>> {

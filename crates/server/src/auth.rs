@@ -17,6 +17,7 @@ use hyper::header::{AUTHORIZATION, DATE};
 use model::{Error, Fault, Result, limits};
 use ring::hmac;
 
+use signature::Date;
 pub use signature::sign;
 
 use crate::path::{Path, percent_decoded};
@@ -45,11 +46,14 @@ pub struct Keys {
     verified: ArcSwapOption<Verified>,
 }
 
-/// A signature that fits, and whose it is. Clients name seconds in the dates they sign, so all that one
-/// posts to a container within a second bears the same: it is verified once.
+/// A request that was signed, and by whom. Clients name seconds in the dates they sign, so all that one posts
+/// to a container within a second looks the same: it is verified once.
 struct Verified {
-    text: Vec<u8>,
-    signature: [u8; 32],
+    path: String,
+    date: String,
+    /// In seconds since 1970.
+    date_seconds: u64,
+    signature: Vec<u8>,
     principal: Principal,
 }
 
@@ -73,18 +77,33 @@ impl Keys {
         }
     }
 
-    /// The same, by what was verified last if it is that.
-    fn likely_signer(&self, text: &[u8], signature: &[u8; 32]) -> Option<Principal> {
-        if let Some(verified) = &*self.verified.load()
-            && verified.text == text
-            && signature::is_same(&verified.signature, signature)
-        {
-            return Some(verified.principal);
+    /// Whose signature it is, if it is of a request like the one that was verified last.
+    fn known_signer(&self, claim: &Claim<'_>, date: Date<'_>, given: &[u8]) -> Option<Principal> {
+        let verified = self.verified.load();
+        let known = verified.as_ref().filter(|known| {
+            *claim.method == Method::POST
+                && matches!(date, Date::Own(text) if text == known.date)
+                && claim.path.text() == known.path
+                && signature::is_same(&known.signature, given)
+        })?;
+        (known.date_seconds.abs_diff(claim.now) <= limits::DATE_SKEW_SECONDS)
+            .then_some(known.principal)
+    }
+
+    /// Remembers whose signature it is.
+    fn know_signer(
+        &self,
+        claim: &Claim<'_>,
+        (date, date_seconds): (Date<'_>, u64),
+        given: &[u8],
+        principal: Principal,
+    ) {
+        if let (&Method::POST, Date::Own(date)) = (claim.method, date) {
+            let (path, date) = (claim.path.text().to_owned(), date.to_owned());
+            let signature = given.to_vec();
+            let known = Verified { path, date, date_seconds, signature, principal };
+            self.verified.store(Some(Arc::new(known)));
         }
-        let principal = self.signer(text, signature)?;
-        let text = text.to_vec();
-        self.verified.store(Some(Arc::new(Verified { text, signature: *signature, principal })));
-        Some(principal)
     }
 }
 
@@ -149,22 +168,30 @@ pub fn authorize(
 /// How SDKs spell the start of a signature.
 const MASTER: &[u8] = b"type%3Dmaster%26ver%3D1.0%26sig%3D";
 
-fn by_key(claim: &Claim<'_>, keys: &Keys, signature: &[u8]) -> Result<Principal> {
+fn by_key(claim: &Claim<'_>, keys: &Keys, given: &[u8]) -> Result<Principal> {
     let date = signed_date(claim)?;
-    let given = signature::decode(signature)
+    let principal = match keys.known_signer(claim, date, given) {
+        Some(principal) => principal,
+        None => {
+            let seconds = check_date(date, claim.now)?;
+            let principal = signer(claim, keys, date, given)?;
+            keys.know_signer(claim, (date, seconds), given, principal);
+            principal
+        }
+    };
+    if principal == Principal::Reader && claim.operation.access() == Access::Write {
+        return Err(Error::new(Fault::Forbidden, "a read-only key cannot change anything"));
+    }
+    Ok(principal)
+}
+
+/// Whose signature it is.
+fn signer(claim: &Claim<'_>, keys: &Keys, date: Date<'_>, given: &[u8]) -> Result<Principal> {
+    let given = signature::decode(given)
         .ok_or_else(|| unauthorized("the signature is not base64 of 32 bytes"))?;
-    for text in signature::texts(claim.method, claim.path, date) {
-        let signer = match *claim.method {
-            Method::POST => keys.likely_signer(&text, &given),
-            _ => keys.signer(&text, &given),
-        };
-        return match signer {
-            None => continue,
-            Some(Principal::Reader) if claim.operation.access() == Access::Write => {
-                Err(Error::new(Fault::Forbidden, "a read-only key cannot change anything"))
-            }
-            Some(signer) => Ok(signer),
-        };
+    let mut texts = signature::texts(claim.method, claim.path, date);
+    if let Some(principal) = texts.find_map(|text| keys.signer(&text, &given)) {
+        return Ok(principal);
     }
     let expected = signature::texts(claim.method, claim.path, date).next().unwrap_or_default();
     Err(unauthorized(format!(
@@ -174,31 +201,30 @@ fn by_key(claim: &Claim<'_>, keys: &Keys, signature: &[u8]) -> Result<Principal>
 }
 
 /// The date that is signed: `x-ms-date`, or else `date`.
-fn signed_date<'a>(claim: &Claim<'a>) -> Result<signature::Date<'a>> {
-    let own = claim.headers.text(&header::MS_DATE)?;
-    let date = match own {
-        Some(own) => signature::Date::Own(own),
-        None => signature::Date::Http(
-            claim
-                .headers
-                .text(&DATE)?
-                .ok_or_else(|| unauthorized("the header x-ms-date is missing"))?,
-        ),
-    };
+fn signed_date<'a>(claim: &Claim<'a>) -> Result<Date<'a>> {
+    if let Some(own) = claim.headers.text(&header::MS_DATE)? {
+        return Ok(Date::Own(own));
+    }
+    let date = claim.headers.text(&DATE)?;
+    date.map(Date::Http).ok_or_else(|| unauthorized("the header x-ms-date is missing"))
+}
+
+/// Refuses a date that is too far from now; returns it in seconds.
+fn check_date(date: Date<'_>, now: u64) -> Result<u64> {
     let seconds = date::parse(date.text()).ok_or_else(|| {
         unauthorized("x-ms-date is not a date such as 'Thu, 27 Apr 2017 00:51:12 GMT'")
     })?;
-    if seconds.abs_diff(claim.now) > limits::DATE_SKEW_SECONDS {
+    if seconds.abs_diff(now) > limits::DATE_SKEW_SECONDS {
         return Err(Error::new(
             Fault::Expired,
             format!(
                 "the date of the request is more than {} minutes from the server's, {}",
                 limits::DATE_SKEW_SECONDS / 60,
-                date::format(claim.now)
+                date::format(now)
             ),
         ));
     }
-    Ok(date)
+    Ok(seconds)
 }
 
 /// The three parts of an authorization header.
@@ -248,22 +274,45 @@ mod tests {
 
     #[test]
     fn what_was_verified_last_counts_for_nothing_else() {
+        let now = 1_700_000_000;
         let keys = Keys::new(&[b"full".to_vec()], &[b"read".to_vec()]);
-        let sign = |key: &[u8], text: &str| -> [u8; 32] {
-            let key = hmac::Key::new(hmac::HMAC_SHA256, key);
-            hmac::sign(&key, text.as_bytes()).as_ref().try_into().unwrap()
+        let asked = |method: &Method, path: &str, date: &str, sent: &str, now: u64| {
+            let (authorization, date) = (sent.parse().unwrap(), date.parse().unwrap());
+            let map = hyper::HeaderMap::from_iter([
+                (AUTHORIZATION, authorization),
+                (header::MS_DATE.clone(), date),
+            ]);
+            let (path, headers) = (Path::parse(path).unwrap(), Headers::of(&map));
+            let operation = Operation::QueryItems;
+            let claim = Claim { method, path: &path, headers, operation, now };
+            let sent = headers.get(&AUTHORIZATION).unwrap().as_bytes();
+            by_key(&claim, &keys, sent).map_err(|error| error.fault)
         };
-        let signer = |text: &str, given: &[u8; 32]| keys.likely_signer(text.as_bytes(), given);
-        let (full, read) = (sign(b"full", "a"), sign(b"read", "a"));
+        let (path, other) = ("/dbs/a/colls/b/docs", "/dbs/a/colls/c/docs");
+        let (date, later) = (date::format(now), date::format(now + 1));
+        let sign = |key: &[u8], method: &Method, date: &str| {
+            sign(key, method, "docs", "dbs/a/colls/b", date)
+        };
+        let (post, get) = (Method::POST, Method::GET);
+        let full = sign(b"full", &post, &date);
+        let read = sign(b"read", &post, &date);
+        let strange = sign(b"other", &post, &date);
+        let refused = Err(Fault::Unauthorized);
         for _ in 0..2 {
-            assert_eq!(signer("a", &full), Some(Principal::Owner));
-            assert_eq!(signer("a", &full), Some(Principal::Owner));
-            assert_eq!(signer("b", &full), None);
-            assert_eq!(signer("a", &sign(b"other", "a")), None);
-            assert_eq!(signer("a", &full), Some(Principal::Owner));
-            assert_eq!(signer("a", &read), Some(Principal::Reader));
-            assert_eq!(signer("a", &read), Some(Principal::Reader));
-            assert_eq!(signer("b", &sign(b"full", "b")), Some(Principal::Owner));
+            for _ in 0..2 {
+                assert_eq!(asked(&post, path, &date, &full, now), Ok(Principal::Owner));
+            }
+            assert_eq!(asked(&post, other, &date, &full, now), refused);
+            assert_eq!(asked(&post, path, &later, &full, now), refused);
+            assert_eq!(asked(&get, path, &date, &full, now), refused);
+            assert_eq!(asked(&post, path, &date, &strange, now), refused);
+            assert_eq!(asked(&post, path, &date, &full, now + 3600), Err(Fault::Expired));
+            assert_eq!(asked(&post, path, &date, &full, now), Ok(Principal::Owner));
+            for _ in 0..2 {
+                assert_eq!(asked(&post, path, &date, &read, now), Ok(Principal::Reader));
+            }
+            let got = sign(b"full", &get, &date);
+            assert_eq!(asked(&get, path, &date, &got, now), Ok(Principal::Owner));
         }
     }
 }

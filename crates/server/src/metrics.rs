@@ -17,7 +17,7 @@ const PER_KIND: usize = 7;
 const ROWS: usize = OWN + PER_KIND * Kind::ALL.len();
 
 /// Threads that count without getting in each other's way; more share.
-const SHARDS: usize = 8;
+pub const SHARDS: usize = 8;
 
 /// All counters.
 pub struct Metrics {
@@ -50,7 +50,7 @@ impl Default for Metrics {
 }
 
 /// The shard that this thread counts in.
-fn shard() -> usize {
+pub fn shard() -> usize {
     static THREADS: AtomicUsize = AtomicUsize::new(0);
     thread_local!(static SHARD: usize = THREADS.fetch_add(1, Relaxed) % SHARDS);
     SHARD.with(|shard| *shard)

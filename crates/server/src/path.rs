@@ -18,16 +18,18 @@ const LAG_SEGMENTS: usize = 5;
 /// A decoded path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Path<'a> {
+    text: &'a str,
     segments: [Cow<'a, str>; SEGMENTS_MAX],
     count: usize,
 }
 
 impl<'a> Path<'a> {
     /// Takes a path apart.
-    pub fn parse(text: &'a str) -> Result<Self> {
-        let text = text.strip_prefix('/').unwrap_or(text);
+    pub fn parse(whole: &'a str) -> Result<Self> {
+        let text = whole.strip_prefix('/').unwrap_or(whole);
         let text = text.strip_suffix('/').unwrap_or(text);
-        let mut path = Self { segments: [const { Cow::Borrowed("") }; SEGMENTS_MAX], count: 0 };
+        let segments = [const { Cow::Borrowed("") }; SEGMENTS_MAX];
+        let mut path = Self { text: whole, segments, count: 0 };
         if text.is_empty() {
             return Ok(path);
         }
@@ -40,6 +42,11 @@ impl<'a> Path<'a> {
             path.count += 1;
         }
         Ok(path)
+    }
+
+    /// As it was sent.
+    pub fn text(&self) -> &'a str {
+        self.text
     }
 
     /// The decoded segments.

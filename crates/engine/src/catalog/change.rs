@@ -49,8 +49,11 @@ impl Engine {
         let body = rules::accept(kind, body)?;
         let id = rules::id_of(&body)?;
         let owner_rid = owner.as_ref().map_or("", |owner| owner.resource.rid.as_str());
-        let existing =
-            self.state().child(kind, owner_rid, &id).filter(|entry| entry.resource.id == id);
+        let existing = self
+            .state()
+            .child(kind, owner_rid, &id)
+            .filter(|entry| entry.resource.id == id)
+            .cloned();
         if let Some(existing) = existing {
             if !options.upsert || matches!(kind, Kind::Database | Kind::Container) {
                 return Err(Error::new(
@@ -194,7 +197,7 @@ impl Engine {
         let old = &entry.resource;
         let id = rules::id_of(&body)?;
         self.check_siblings(old.kind, &old.owner, &body, Some(&old.rid))?;
-        let taken = self.state().child(old.kind, &old.owner, &id);
+        let taken = self.state().child(old.kind, &old.owner, &id).cloned();
         if taken.is_some_and(|other| other.resource.rid != old.rid && other.resource.id == id) {
             return Err(Error::new(
                 Fault::Conflict,

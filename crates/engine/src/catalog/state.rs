@@ -56,15 +56,13 @@ impl State {
     }
 
     /// A child by its name, or else by its rid.
-    pub fn child(&self, kind: Kind, owner: &str, name: &str) -> Option<Arc<Entry>> {
+    pub fn child(&self, kind: Kind, owner: &str, name: &str) -> Option<&Arc<Entry>> {
         let family = self.families.get(&kind)?.get(owner)?;
-        if let Some(entry) = family.by_name.get(name) {
-            return Some(entry.clone());
-        }
-        self.by_rid
-            .get(name)
-            .filter(|entry| entry.resource.kind == kind && entry.resource.owner == owner)
-            .cloned()
+        family.by_name.get(name).or_else(|| {
+            let own =
+                |entry: &&Arc<Entry>| entry.resource.kind == kind && entry.resource.owner == owner;
+            self.by_rid.get(name).filter(own)
+        })
     }
 
     /// Children after a place in the order.

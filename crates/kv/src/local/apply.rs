@@ -66,6 +66,7 @@ pub(crate) struct Published {
     pub layers: Arc<[Arc<Recent>]>,
     pub base: Arc<Base>,
     pub segments: Arc<SegmentSet>,
+    pub tree: Arc<Tree>,
     /// Tells which rows of `Docs` are not there. Perhaps newer than the rest.
     pub keys: Arc<Keys>,
 }
@@ -142,6 +143,7 @@ impl Applier {
             layers: layers.clone(),
             base: base.clone(),
             segments: segments.clone(),
+            tree: tree.clone(),
             keys: keys.clone(),
         });
         Self {
@@ -496,6 +498,7 @@ impl Applier {
             layers: self.layers.clone(),
             base: self.base.clone(),
             segments: self.segments.clone(),
+            tree: self.tree.clone(),
             keys: self.keys.clone(),
         });
         self.views.push_back((self.state, Arc::downgrade(&published)));

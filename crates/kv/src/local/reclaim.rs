@@ -172,7 +172,7 @@ impl Reclaimer {
 
     /// Asked without a lock: what is deleted meanwhile is copied in vain, and not moved.
     fn points_to(&self, keyspace: Keyspace, key: &[u8], place: (SegmentId, u32)) -> Result<bool> {
-        let row = self.published.load().row(&self.tree, keyspace, key)?;
+        let row = self.published.load().row(keyspace, key)?;
         Ok(matches!(row, Some(Row::Pointer(pointer)) if (pointer.segment, pointer.at) == place))
     }
 

@@ -14,7 +14,7 @@ use super::hands;
 use super::recent::Value;
 use super::scan::{self, Merge};
 use super::segment::{Segment, file_name};
-use super::tree::{Pointer, Tree, failed};
+use super::tree::{Pointer, failed};
 use crate::{Chunk, CommitNo, Keyspace, PartitionId, Pending, Result, Scan, View};
 
 /// Bytes between two values that are rather read along than skipped.
@@ -41,7 +41,7 @@ pub(crate) enum Row {
 
 impl Published {
     /// The row of a key that begins with its partition: from the newest layer that knows it.
-    pub(crate) fn row(&self, tree: &Tree, keyspace: Keyspace, key: &[u8]) -> Result<Option<Row>> {
+    pub(crate) fn row(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<Row>> {
         let known = self.layers.iter().find_map(|layer| layer.get(keyspace, key, self.state));
         match known {
             Some(Value::Put(value)) => return Ok(Some(Row::Value(value))),
@@ -49,7 +49,7 @@ impl Published {
             Some(Value::Gone) => return Ok(None),
             None => {}
         }
-        let row = self.base.snapshot.get(tree.space(keyspace), key);
+        let row = self.base.snapshot.get(self.tree.space(keyspace), key);
         match row.map_err(|error| failed(&error))? {
             None => Ok(None),
             Some(row) if is_pointed(keyspace) => Ok(Some(Row::Pointer(Pointer::decode(&row)?))),
@@ -60,7 +60,6 @@ impl Published {
 
 /// See the top of this file.
 pub(crate) struct LocalView {
-    pub tree: Arc<Tree>,
     pub published: Arc<Published>,
     pub partition: PartitionId,
 }
@@ -153,7 +152,7 @@ impl LocalView {
     ) -> Result<usize> {
         let bound = |i: usize| Bound::Included(prefixed(self.partition, &keys[order[i]]));
         let range = (bound(0), bound(order.len() - 1));
-        let tree = (!self.is_above_tree(keyspace, &range.0)).then_some(&*self.tree);
+        let tree = (!self.is_above_tree(keyspace, &range.0)).then_some(&*self.published.tree);
         let mut merge = Merge::new(&self.published, tree, keyspace, range, (false, usize::MAX))?;
         let (mut known, mut passed) = (0, 0);
         while let Some((key, value)) = merge.next()? {
@@ -184,7 +183,7 @@ impl LocalView {
         if scan::is_empty(&range) {
             return Ok((chunk, Vec::new()));
         }
-        let tree = (!self.is_above_tree(scan.keyspace, &range.0)).then_some(&*self.tree);
+        let tree = (!self.is_above_tree(scan.keyspace, &range.0)).then_some(&*self.published.tree);
         let manner = (scan.reverse, scan.rows);
         let mut merge = Merge::new(&self.published, tree, scan.keyspace, range, manner)?;
         let mut pointers = Vec::new();
@@ -260,9 +259,9 @@ impl LocalView {
             let mut full = [0; 8 + SHORT_KEY_BYTES];
             full[..8].copy_from_slice(&self.partition.0.to_be_bytes());
             full[8..8 + key.len()].copy_from_slice(key);
-            self.published.row(&self.tree, keyspace, &full[..8 + key.len()])
+            self.published.row(keyspace, &full[..8 + key.len()])
         } else {
-            self.published.row(&self.tree, keyspace, &prefixed(self.partition, key))
+            self.published.row(keyspace, &prefixed(self.partition, key))
         }
     }
 

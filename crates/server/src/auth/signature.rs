@@ -56,8 +56,8 @@ pub fn verify(key: &hmac::Key, text: &[u8], signature: &[u8; 32]) -> bool {
     hmac::verify(key, text, signature).is_ok()
 }
 
-/// Whether two signatures are the same. Takes the same time wherever they differ.
-pub fn is_same(one: &[u8; 32], other: &[u8; 32]) -> bool {
+/// Whether two signatures are spelled alike. Takes the same time wherever they differ.
+pub fn is_same(one: &[u8], other: &[u8]) -> bool {
     one.ct_eq(other).into()
 }
 

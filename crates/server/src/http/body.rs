@@ -1,5 +1,8 @@
 //! Request bodies: read whole, within limits of size, time and memory.
 
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -16,6 +19,8 @@ const DISCARD_BYTES: usize = 16 << 20;
 const DISCARD_TIME: Duration = Duration::from_secs(10);
 /// Unit in which memory is counted.
 const UNIT_BYTES: usize = 1024;
+/// A body of so many bytes is not counted: what else there is of a request takes as much.
+const SMALL_BYTES: u64 = 4096;
 
 /// The memory for bodies of all requests under way.
 #[derive(Debug)]
@@ -54,7 +59,14 @@ pub async fn read<'a>(
         return Err(too_large());
     }
     let mut reader = Reader { body, budget, held: None, waits: false };
-    let read = match tokio::time::timeout(time, reader.read()).await {
+    let read = {
+        let mut reading = pin!(reader.read());
+        match soon(reading.as_mut()).await {
+            Some(read) => Ok(read),
+            None => tokio::time::timeout(time, reading).await,
+        }
+    };
+    let read = match read {
         Ok(read) => read,
         Err(_) if reader.waits => Err(Error::new(
             Fault::Unavailable,
@@ -74,6 +86,21 @@ pub async fn read<'a>(
             Err(error)
         }
     }
+}
+
+/// The outcome of a future that is ready by the second look. A body that has come together with its head is,
+/// and needs no timer.
+async fn soon<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
+    let mut first = true;
+    poll_fn(|cx| match future.as_mut().poll(cx) {
+        Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
+        Poll::Pending if std::mem::take(&mut first) => {
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        }
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
 }
 
 /// Reads on without keeping anything, for a while. A client that waits for our consent before
@@ -136,6 +163,9 @@ impl Reader<'_> {
     /// half of theirs in hand; and only when its first bytes have come, since announcing a
     /// length costs a client nothing.
     async fn hold(&mut self, bytes: u64) {
+        if bytes <= SMALL_BYTES {
+            return;
+        }
         let units = u32::try_from(bytes.div_ceil(UNIT_BYTES as u64)).unwrap_or(u32::MAX);
         self.waits = true;
         self.held = self.budget.0.acquire_many(units).await.ok();
