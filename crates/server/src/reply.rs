@@ -17,6 +17,7 @@ use hyper::header::{CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 use model::digits;
 use model::token::{Etag, write_session_token};
+use smallvec::SmallVec;
 
 use crate::header;
 use crate::path::percent_encoded;
@@ -45,6 +46,9 @@ thread_local! {
     /// A sheet that is at hand: answers are short-lived, and follow each other.
     static SHEET: Cell<Sheet> = const { Cell::new(Sheet { texts: Vec::new(), named: Vec::new() }) };
 }
+
+/// Enough for the headers of an item.
+const TEXT_BYTES: usize = 256;
 
 /// A sheet with more room than this is not kept.
 const SHEET_BYTES: usize = 4096;
@@ -144,7 +148,8 @@ impl Reply {
 impl Sheet {
     /// Writes it out, and puts itself back where the next answer finds it.
     fn fill(mut self, headers: &mut HeaderMap) {
-        let texts = Texts::share(&self.texts);
+        // With what counts who holds them, they take one piece of memory.
+        let texts = Bytes::from_owner(SmallVec::<[u8; TEXT_BYTES]>::from_slice(&self.texts));
         let mut start = 0;
         for (name, end) in self.named.drain(..) {
             let end = end as usize;
@@ -158,34 +163,6 @@ impl Sheet {
         if self.texts.capacity() <= SHEET_BYTES {
             SHEET.set(self);
         }
-    }
-}
-
-/// The texts of one answer: with what counts who holds them, they take one piece of memory.
-struct Texts {
-    bytes: [u8; Self::BYTES],
-    length: usize,
-}
-
-impl Texts {
-    /// Enough for the headers of an item.
-    const BYTES: usize = 288;
-
-    fn share(texts: &[u8]) -> Bytes {
-        let mut bytes = [0; Self::BYTES];
-        match bytes.get_mut(..texts.len()) {
-            None => Bytes::copy_from_slice(texts),
-            Some(room) => {
-                room.copy_from_slice(texts);
-                Bytes::from_owner(Self { bytes, length: texts.len() })
-            }
-        }
-    }
-}
-
-impl AsRef<[u8]> for Texts {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes[..self.length]
     }
 }
 

@@ -19,12 +19,16 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use smallvec::SmallVec;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
 use super::brisk::Traffic;
 use crate::Options;
+
+/// To copy so many bytes takes less time than the kernel needs to gather them.
+const COPIED_BYTES: usize = 4096;
 
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
@@ -320,7 +324,14 @@ impl AsyncWrite for Watched {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let polled = each!(self, stream => Pin::new(stream).poll_write_vectored(cx, bufs));
+        let bytes: usize = bufs.iter().map(|buf| buf.len()).sum();
+        let polled = if bytes <= COPIED_BYTES {
+            let mut whole = SmallVec::<[u8; COPIED_BYTES]>::new();
+            bufs.iter().for_each(|buf| whole.extend_from_slice(buf));
+            each!(self, stream => Pin::new(stream).poll_write(cx, &whole))
+        } else {
+            each!(self, stream => Pin::new(stream).poll_write_vectored(cx, bufs))
+        };
         self.activity.wrote(polled.is_ready());
         polled
     }
