@@ -21,6 +21,7 @@ const GROUP_BYTES: usize = 16 << 20;
 const ALONE_BYTES: usize = 16 << 10;
 /// Memory kept for the next group.
 const BUFFER_KEPT_BYTES: usize = 4 << 20;
+const ENTRIES_KEPT: usize = 1024;
 
 /// A partition that is or was open.
 pub(crate) struct Partition {
@@ -116,6 +117,7 @@ impl Group {
     /// Makes room for the next ones.
     pub(crate) fn clear(&mut self) {
         self.entries.clear();
+        self.entries.shrink_to(ENTRIES_KEPT);
         self.buffer.clear();
         self.buffer.shrink_to(BUFFER_KEPT_BYTES);
     }
