@@ -41,7 +41,7 @@ impl<'a> Document<'a> {
     /// Checks a text completely: UTF-8, the grammar, the depth, an object at the top.
     pub fn parse(text: &'a [u8]) -> Result<Self> {
         let whole = utf8(text)?;
-        let mut members = Vec::with_capacity((text.len() / MEMBER_BYTES).clamp(4, 64));
+        let mut members = Vec::with_capacity((text.len() / MEMBER_BYTES).clamp(4, 16));
         let span = scan::check(text, |key, value| members.push(member(whole, key, value)))
             .map_err(refusal)?;
         if !text[span.clone()].starts_with(b"{") {

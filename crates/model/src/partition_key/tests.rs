@@ -294,3 +294,23 @@ fn a_key_that_is_plainly_there_is_there() {
     let document = Document::parse(r#"{"a":{"b":"x\n"},"c":"é"}"#.as_bytes()).unwrap();
     assert!(!definition.plainly_has(&document, &escaped));
 }
+
+#[test]
+fn headers_with_one_text_are_read_as_any_other() {
+    for text in ["", "a", "é😀", "a,b", "[", "]", "]]", "{}", "a b", " ", "'", "\u{7f}"] {
+        let key = PartitionKey(vec![Component::String(text.into())]);
+        let plain = format!("[\"{text}\"]");
+        // White space keeps it from being taken as it is.
+        for header in [plain.clone(), format!(" {plain}"), key.to_header()] {
+            assert_eq!(PartitionKey::parse_header(&header).as_ref(), Ok(&key), "{header}");
+        }
+    }
+    for (header, texts) in [(r#"["a","b"]"#, vec!["a", "b"]), (r#"["a\"]"]"#, vec!["a\"]"])] {
+        let key =
+            PartitionKey(texts.into_iter().map(|text| Component::String(text.into())).collect());
+        assert_eq!(PartitionKey::parse_header(header), Ok(key), "{header}");
+    }
+    for header in ["[\"", "[\"]", "\"]", "[\"a\u{1}\"]", "[\"a\n\"]", r#"["a\"]"#, r#"["a""]"#] {
+        assert!(PartitionKey::parse_header(header).is_err(), "{header:?}");
+    }
+}
