@@ -87,12 +87,30 @@ struct LateRow<'a> {
     value: &'a [u8],
 }
 
-type Late<'a> = SmallVec<[LateRow<'a>; LATE_ROWS]>;
+/// Such rows of a group, as long as they can wait.
+#[derive(Default)]
+struct Late<'a>(SmallVec<[LateRow<'a>; LATE_ROWS]>);
 
-/// How many of them are kept apart.
+/// How many of them wait.
 const LATE_ROWS: usize = 8;
 /// Rows that are written often have short keys.
 const OFTEN_KEY_BYTES: usize = 9;
+
+impl<'a> Late<'a> {
+    /// Has a row wait, in the place of the one that it replaces. Returns another that can wait no longer.
+    fn keep(&mut self, row: LateRow<'a>) -> Option<LateRow<'a>> {
+        self.take(row.place);
+        let other = (self.0.len() == LATE_ROWS).then(|| self.0.swap_remove(0));
+        self.0.push(row);
+        other
+    }
+
+    /// Takes a row out, if it waits.
+    fn take(&mut self, place: (Keyspace, PartitionId, &[u8])) -> Option<LateRow<'a>> {
+        let at = self.0.iter().rposition(|row| row.place == place)?;
+        Some(self.0.swap_remove(at))
+    }
+}
 
 fn is_often(keyspace: Keyspace, key: &[u8]) -> bool {
     matches!(keyspace, Keyspace::Meta | Keyspace::Index) && key.len() <= OFTEN_KEY_BYTES
@@ -212,7 +230,7 @@ impl Applier {
             self.apply_record(segment, record, &mut terms, &mut late)?;
             self.journal_bytes += u64::from(record.header.body_bytes);
         }
-        late.into_iter().for_each(|row| self.put_late(row));
+        late.0.into_iter().for_each(|row| self.put_late(row));
         if !terms.is_empty() {
             self.layers[0].add_terms(terms.into_run(self.state), self.oldest());
         }
@@ -406,25 +424,17 @@ impl Applier {
             let key = row.key(&record.body);
             if is_often(row.keyspace, key) {
                 let place = (row.keyspace, partition, key);
-                let before = late.iter().rposition(|row| row.place == place);
-                match (before, row.change) {
-                    (Some(before), Change::Put) => {
-                        late[before].value = row.value(&record.body);
-                        continue;
-                    }
-                    (None, Change::Put) => {
-                        if late.len() == LATE_ROWS {
-                            let row = late.swap_remove(0);
-                            self.put_late(row);
-                        }
-                        late.push(LateRow { place, value: row.value(&record.body) });
-                        continue;
-                    }
-                    (Some(before), _) => {
-                        let row = late.swap_remove(before);
-                        self.put_late(row);
-                    }
-                    (None, _) => {}
+                let put = row.change == Change::Put;
+                let due = match put {
+                    true => late.keep(LateRow { place, value: row.value(&record.body) }),
+                    // What is removed has to be there first.
+                    false => late.take(place),
+                };
+                if let Some(due) = due {
+                    self.put_late(due);
+                }
+                if put {
+                    continue;
                 }
             }
             let key = self.shelf.put([&partition.0.to_be_bytes(), key]);

@@ -157,8 +157,9 @@ impl Journal {
 
 /// Puts the headers of records in their places in the buffer; returns them, and where in the file they are.
 fn write_headers(current: &Current, group: &mut Group) -> Vec<(RecordHeader, u32)> {
-    let mut at = current.end;
-    let headers = group.placed().map(|(place, entry)| {
+    let Group { entries, buffer } = group;
+    let (mut place, mut at) = (0, current.end);
+    let headers = entries.iter().map(|entry| {
         let header = RecordHeader {
             kind: entry.kind,
             commit: entry.no.0,
@@ -168,16 +169,14 @@ fn write_headers(current: &Current, group: &mut Group) -> Vec<(RecordHeader, u32
             body_crc: entry.body_crc,
             group_at: current.end,
         };
-        let record = (header, at);
-        at += entry.bytes() as u32;
-        (place, record)
-    });
-    let headers: Vec<_> = headers.collect();
-    for (place, (header, _)) in &headers {
         let encoded = header.encode(current.segment.header.salt);
-        group.buffer[*place..][..RECORD_HEADER_BYTES].copy_from_slice(&encoded);
-    }
-    headers.into_iter().map(|(_, record)| record).collect()
+        buffer[place..][..RECORD_HEADER_BYTES].copy_from_slice(&encoded);
+        let record = (header, at);
+        place += entry.buffered();
+        at += entry.bytes() as u32;
+        record
+    });
+    headers.collect()
 }
 
 /// What is written, in order: what comes first, and the buffer with the bodies in between that are not in it.

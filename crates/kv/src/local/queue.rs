@@ -60,7 +60,7 @@ impl Entry {
     }
 
     /// What it takes in the buffer of its group.
-    fn buffered(&self) -> usize {
+    pub(crate) fn buffered(&self) -> usize {
         if self.alone.is_some() { RECORD_HEADER_BYTES } else { self.bytes() }
     }
 }
