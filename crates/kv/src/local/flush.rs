@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::apply::{Applier, Sealed};
+use super::behind::step_back;
 use super::commit::lock;
 use super::tree::{Tree, failed};
 use crate::{Keyspace, Result};
@@ -83,6 +84,7 @@ impl Flusher {
     }
 
     fn run(&self) {
+        step_back();
         while let Some(wanted) = self.wait() {
             if !wanted {
                 self.follow_compaction();

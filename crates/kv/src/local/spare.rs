@@ -12,11 +12,13 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use super::behind::step_back;
 use super::format::SegmentId;
 use super::journal::{Ground, PAGE_BYTES};
 use super::segment::file_name;
 
-/// Zeros are written in steps, so that commits in between wait for one step at most.
+/// Zeros are written in steps, with commits in between: each of their syncs has the disk take the step
+/// before it as well. A sync after each step would be one more that commits have to wait for.
 const STEP_BYTES: usize = 1 << 20;
 
 /// A prepared segment file.
@@ -64,6 +66,7 @@ impl Spares {
 
     /// Prepares spares until closed. A spare that fails is not missed: files can grow.
     pub(crate) fn run(&self, ground: &Ground) {
+        step_back();
         while self.wait_wanted() {
             match self.prepare(ground) {
                 Ok(spare) => self.put(spare),
@@ -96,12 +99,15 @@ impl Spares {
         // Past the page cache where the file system allows it: copying zeros into memory costs
         // as much as copying the documents that will overwrite them.
         let direct = OpenOptions::new().write(true).custom_flags(libc::O_DIRECT).open(&path);
-        let writer = direct.as_ref().unwrap_or(&file);
+        let (writer, is_direct) = (direct.as_ref().unwrap_or(&file), direct.is_ok());
         let mut at = 0;
         while at < u64::from(ground.segment_bytes) {
             let began = Instant::now();
             writer.write_all_at(zeros, at)?;
-            writer.sync_data()?;
+            if !is_direct {
+                // Else all of it would gather in memory and go to the disk at once.
+                writer.sync_data()?;
+            }
             at += zeros.len() as u64;
             // Half of the time belongs to the commits.
             if self.pause(began) {
