@@ -19,7 +19,6 @@
 //! The directory stays locked until the store, its owners and its views are dropped.
 
 mod apply;
-mod behind;
 mod chores;
 mod commit;
 mod file;

@@ -9,7 +9,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::apply::{Applier, Sealed};
-use super::behind::step_back;
 use super::commit::lock;
 use super::tree::{Tree, failed};
 use crate::{Keyspace, Result};
@@ -84,7 +83,6 @@ impl Flusher {
     }
 
     fn run(&self) {
-        step_back();
         while let Some(wanted) = self.wait() {
             if !wanted {
                 self.follow_compaction();

@@ -12,7 +12,6 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use super::behind::step_back;
 use super::format::SegmentId;
 use super::journal::{Ground, PAGE_BYTES};
 use super::segment::file_name;
@@ -66,7 +65,6 @@ impl Spares {
 
     /// Prepares spares until closed. A spare that fails is not missed: files can grow.
     pub(crate) fn run(&self, ground: &Ground) {
-        step_back();
         while self.wait_wanted() {
             match self.prepare(ground) {
                 Ok(spare) => self.put(spare),

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use conformance::wire::signed;
+pub use memchr::memmem::find;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
@@ -332,10 +333,6 @@ pub fn answer_length(answer: &[u8]) -> io::Result<Option<usize>> {
     let digits = answer[at + name.len()..head].iter().take_while(|byte| byte.is_ascii_digit());
     let length = digits.fold(0, |sum, digit| sum * 10 + usize::from(digit - b'0'));
     Ok(Some(head + 4 + length))
-}
-
-pub fn find(text: &[u8], what: &[u8]) -> Option<usize> {
-    text.windows(what.len()).position(|window| window == what)
 }
 
 /// What latencies in nanoseconds come to.

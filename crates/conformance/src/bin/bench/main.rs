@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use conformance::random::Random;
-use conformance::server::{Scratch, Server, beside};
+use conformance::server::{Scratch, Server, beside, processor_seconds};
 use conformance::wire::Wire;
 use load::{Measure, Work, fill, run};
 use postgres::Postgres;
@@ -352,6 +352,27 @@ fn first_answer(binary: &Path, data: &Scratch) -> io::Result<(f64, f64)> {
     Ok((took, server.resident_kib().unwrap_or(0) as f64))
 }
 
+/// Waits until the server has brought into order what it was given, so that rates are those of the
+/// documents that are there, not of the last ones that came.
+fn rest(server: &Server) {
+    const LOOK: Duration = Duration::from_secs(1);
+    /// Of a processor, where nothing is asked of the server.
+    const AT_REST: f64 = 0.05;
+    const PATIENCE: Duration = Duration::from_secs(180);
+    let start = Instant::now();
+    let mut used = processor_seconds(server.pid());
+    while start.elapsed() < PATIENCE {
+        std::thread::sleep(LOOK);
+        let now = processor_seconds(server.pid());
+        let (Some(before), Some(after)) = (used, now) else { return };
+        if after - before < AT_REST {
+            break;
+        }
+        used = now;
+    }
+    eprintln!("at rest after {:.0} s", start.elapsed().as_secs_f64());
+}
+
 /// The same rates before and after so many documents were loaded.
 fn grow(arguments: &Arguments, documents: u64) -> io::Result<Vec<Line>> {
     let mut ours = Ours::start(DOCUMENTS)?;
@@ -382,6 +403,8 @@ fn grow(arguments: &Arguments, documents: u64) -> io::Result<Vec<Line>> {
             start.elapsed().as_secs_f64()
         );
     }
+    let behind_load = measure(&ours, &ours.reads(which))?;
+    rest(&ours.server);
     let large = [measure(&ours, &ours.reads(which))?, measure(&ours, &ours.creates(which))?];
     let large_tail = feed::tail(&ours, name)?;
     let resident = ours.server.resident_kib().unwrap_or(0) as f64 / 1024.0;
@@ -405,6 +428,7 @@ fn grow(arguments: &Arguments, documents: u64) -> io::Result<Vec<Line>> {
             small[0],
             Target::Share(1.0 / 1.5),
         ),
+        line("the same, right behind the load", 64, behind_load, small[0], Target::Told),
         line(
             &format!("create at {documents}, beside {DOCUMENTS}, {index}"),
             64,
