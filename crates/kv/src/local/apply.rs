@@ -141,6 +141,8 @@ pub(crate) struct Applier {
     views: VecDeque<(State, Weak<Published>)>,
     /// Rows of the newest layer that can go once every view sees them gone.
     graves: VecDeque<(State, Keyspace, Bytes)>,
+    /// A row was to be put that the tree has already, from the same place.
+    done_before: bool,
 }
 
 impl Applier {
@@ -183,6 +185,7 @@ impl Applier {
             touched: BTreeSet::new(),
             claimed: BTreeSet::new(),
             journal_bytes: 0,
+            done_before: false,
             graves: VecDeque::new(),
         }
     }
@@ -209,6 +212,12 @@ impl Applier {
             Some(epoch) => Ok(*epoch),
             None => self.tree.epoch(partition),
         }
+    }
+
+    /// Whether the tree turned out to hold more than it says: it has forgotten a flush, and its accounts
+    /// are not to be relied on.
+    pub(crate) fn was_done_before(&self) -> bool {
+        self.done_before
     }
 
     /// Memory that layers take.
@@ -484,6 +493,7 @@ impl Applier {
             bytes: row.value_bytes as u32,
             crc: row.value_crc,
         };
+        self.done_before |= old.is_some_and(|old| old.same_place(&pointer));
         self.account(segment.id()).live += u64::from(pointer.bytes);
         self.raise_tail(row.keyspace, &key);
         self.put(row.keyspace, key, Value::Point(pointer), old.is_none());

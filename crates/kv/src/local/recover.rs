@@ -55,7 +55,7 @@ pub(crate) fn recover(ground: &Ground, tree: &Arc<Tree>, layer_bytes: usize) -> 
     let known = known.map(|(id, segment)| (*id, segment.clone())).collect();
     let mut applier = Applier::new(tree.clone(), known, accounts, applied, layer_bytes);
     let (current, replayed) = replay(ground, &mut applier, &journal, applied)?;
-    if unsettled {
+    if unsettled || applier.was_done_before() {
         applier.flush()?;
         applier.recount()?;
     }
