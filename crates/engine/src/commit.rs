@@ -167,6 +167,19 @@ impl Drop for WantsBodies<'_> {
     }
 }
 
+/// Stores what a head has counted in the block of an LSN, which is past.
+fn leave_block(head: &mut Head, lsn: u64, writes: &mut Places<Write>) {
+    let mut put = |key, value| writes.write((Keyspace::Index, key), Write::Put(value));
+    let (rows, bytes) =
+        (std::mem::take(&mut head.block_rows), std::mem::take(&mut head.log_block_bytes));
+    if rows > 0 {
+        put(keys::block_key(lsn), keys::encode_count(rows));
+    }
+    if bytes > 0 {
+        put(keys::log_block_key(lsn), keys::encode_size(bytes));
+    }
+}
+
 /// What came of an attempt to decide.
 enum Outcome<T> {
     /// The partition's rows are changing hands.
@@ -207,7 +220,7 @@ impl Partition {
         let watch = watch.map(|watch| watch.number);
         let mut reads = Reads::default();
         let mut wants_bodies = None;
-        {
+        if !reads.add_lacking(&*self.owner, places) {
             let (view, bodies) = (self.owner.published(), self.keeps_bodies());
             reads.add(&*view, places).await?;
             reads.follow(&*view, bodies).await?;
@@ -260,10 +273,8 @@ impl Partition {
         let lsn = writer.head.lsn + 1;
         let mut head = Head { lsn, ts_ms: now_ms.max(writer.head.ts_ms), ..writer.head };
         let mut writes = Places::with_capacity(8);
-        if !keys::same_block(lsn, writer.head.lsn) && head.log_block_bytes > 0 {
-            let bytes = keys::encode_size(std::mem::take(&mut head.log_block_bytes));
-            writes
-                .write((Keyspace::Index, keys::log_block_key(writer.head.lsn)), Write::Put(bytes));
+        if !keys::same_block(lsn, writer.head.lsn) {
+            leave_block(&mut head, writer.head.lsn, &mut writes);
         }
         let mut draft = Draft {
             lsn,
@@ -272,7 +283,6 @@ impl Partition {
             number: self.number,
             places: 0,
             versions: 0,
-            added: 0,
             doomed: writer.doomed.clone(),
             overlay: Some(&writer.overlay),
             reads,
@@ -283,7 +293,7 @@ impl Partition {
             moved: Vec::new(),
             built: None,
         };
-        let decided = decide(&mut draft).and_then(|decided| draft.settle().map(|()| decided));
+        let decided = decide(&mut draft);
         let Draft { head, history, doomed, missing, writes, moved, built, .. } = draft;
         if let Some(place) = missing {
             return Ok(Outcome::Read(place));

@@ -8,7 +8,8 @@
 //!                                               number is that of the partition it was written in
 //! Index  'u' <n u8> <epk> [<key>] <digest 16> → item key    n-th unique key of the container
 //! Log    <lsn u64> <number u32> <seq u16> → Version  every version and delete, where they are kept
-//! Index  'b' <block u64>             → u32      how many rows of Feed have an LSN in the block
+//! Index  'b' <block u64>             → u32      how many rows of Feed have an LSN in the block, once it
+//!                                               is past
 //! Index  'd' <lsn u64> <number u32> <seq u16> → Version  what is left of a deleted item
 //! Index  'e'…'j'                     → …        index rows of items: see `index::key`
 //! Index  't' <second u32> <item key> → ""       when an item with a time to live of its own expires
@@ -56,7 +57,7 @@ const BLOCK_BITS: u32 = 8;
 pub const HASH_BYTES: usize = 16;
 
 /// Bytes of a stored [`Head`].
-pub const HEAD_BYTES: usize = 56;
+pub const HEAD_BYTES: usize = 60;
 
 /// The LSN, the partition's number and the place within the commit.
 pub const FEED_KEY_BYTES: usize = 14;
@@ -104,15 +105,14 @@ pub fn feed_key(etag: Etag) -> Bytes {
 
 /// Key in `Index` of the block that an LSN is in.
 pub fn block_key(lsn: u64) -> Bytes {
-    let mut key = BytesMut::with_capacity(9);
-    write_block_key(&mut key, lsn);
-    key.freeze()
+    block_key_of(b'b', lsn)
 }
 
-/// Appends the key in `Index` of the block that an LSN is in.
-pub fn write_block_key(out: &mut impl BufMut, lsn: u64) {
-    out.put_u8(b'b');
-    out.put_u64(lsn >> BLOCK_BITS);
+fn block_key_of(kind: u8, lsn: u64) -> Bytes {
+    let mut key = BytesMut::with_capacity(9);
+    key.put_u8(kind);
+    key.put_u64(lsn >> BLOCK_BITS);
+    key.freeze()
 }
 
 /// The LSN that a key of `Feed` begins with.
@@ -183,10 +183,7 @@ pub fn expiring_item(key: &Bytes) -> Result<Bytes> {
 
 /// Key in `Index` of the size of the log in the block of an LSN.
 pub fn log_block_key(lsn: u64) -> Bytes {
-    let mut key = BytesMut::with_capacity(9);
-    key.put_u8(b'v');
-    key.put_u64(lsn >> BLOCK_BITS);
-    key.freeze()
+    block_key_of(b'v', lsn)
 }
 
 /// Whether two LSNs are in the same block.
@@ -217,8 +214,8 @@ pub fn feed_start(lsn: u64) -> Bytes {
 }
 
 /// The stored form of a block's count.
-pub fn encode_count(count: u32) -> [u8; 4] {
-    count.to_be_bytes()
+pub fn encode_count(count: u32) -> Bytes {
+    Bytes::copy_from_slice(&count.to_be_bytes())
 }
 
 /// Reads a block's count.
@@ -423,6 +420,8 @@ pub struct Head {
     pub log_bytes: u64,
     /// Those of them that are in the block of the newest commit.
     pub log_block_bytes: u64,
+    /// Rows of the feed that are in the block of the newest commit.
+    pub block_rows: u32,
 }
 
 impl Head {
@@ -435,18 +434,22 @@ impl Head {
 
     /// Appends the stored form.
     pub fn write_into(&self, out: &mut impl BufMut) {
-        let Self { lsn, ordinal, items, bytes, ts_ms, log_bytes, log_block_bytes } = *self;
+        let Self { lsn, ordinal, items, bytes, ts_ms, log_bytes, log_block_bytes, .. } = *self;
         for number in [lsn, ordinal, items, bytes, ts_ms, log_bytes, log_block_bytes] {
             out.put_u64(number);
         }
+        out.put_u32(self.block_rows);
     }
 
     /// Reads the stored form.
     pub fn decode(stored: &[u8]) -> Result<Self> {
         let mut reader = Reader { rest: stored };
-        let mut number =
-            || reader.take().map(u64::from_be_bytes).ok_or_else(|| corrupt("a partition head"));
-        Ok(Self {
+        Self::read(&mut reader).ok_or_else(|| corrupt("a partition head"))
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let mut number = || reader.take().map(u64::from_be_bytes);
+        Some(Self {
             lsn: number()?,
             ordinal: number()?,
             items: number()?,
@@ -454,6 +457,7 @@ impl Head {
             ts_ms: number()?,
             log_bytes: number()?,
             log_block_bytes: number()?,
+            block_rows: u32::from_be_bytes(reader.take()?),
         })
     }
 }

@@ -99,10 +99,7 @@ impl Partition {
         parents: Vec<String>,
     ) -> Result<Arc<Self>> {
         let view = owner.published();
-        let head = match view.get(Keyspace::Meta, &keys::HEAD).await.map_err(storage)? {
-            Some(stored) => Head::decode(&stored)?,
-            None => Head::default(),
-        };
+        let head = head_of(&*view).await?;
         let seam = view.get(Keyspace::Meta, &keys::SEAM).await.map_err(storage)?;
         let seam = seam.map(|stored| Seam::decode(&stored)).transpose()?;
         let pieces = view.get(Keyspace::Meta, &keys::PIECES).await.map_err(storage)?;
@@ -180,8 +177,7 @@ impl Partition {
         if let Some(looked) = known.filter(|looked| looked.commit == commit) {
             return Ok(looked);
         }
-        let head = view.get(Keyspace::Meta, &keys::HEAD).await.map_err(storage)?;
-        let head = head.map(|stored| Head::decode(&stored)).transpose()?.unwrap_or_default();
+        let head = head_of(view).await?;
         let indexing = self.indexing_of(view).await?;
         let looked = Arc::new(Looked { commit, head, indexing });
         self.looked.store(Some(looked.clone()));
@@ -227,4 +223,10 @@ impl Partition {
             _ => Ok(()),
         }
     }
+}
+
+/// What a view holds.
+pub(crate) async fn head_of(view: &dyn View) -> Result<Head> {
+    let stored = view.get(Keyspace::Meta, &keys::HEAD).await.map_err(storage)?;
+    Ok(stored.map(|stored| Head::decode(&stored)).transpose()?.unwrap_or_default())
 }

@@ -28,6 +28,7 @@ use crate::doomed::Doomed;
 use crate::history::History;
 use crate::item::{Delete, Key, Mode, Put, Written, check_identity, full_ordinal};
 use crate::keys::{self, Head, Row, Slot};
+use crate::partition::head_of;
 use crate::places::{Place, Places, Write};
 use crate::watch::Watch;
 use crate::{Container, QueryFunctions};
@@ -286,8 +287,7 @@ impl Ground {
                 partition.mark()?.durable().await.map_err(storage)?;
             }
             let (_, view, doomed) = partition.look().await?;
-            let stored = view.get(Keyspace::Meta, &keys::HEAD).await.map_err(storage)?;
-            let head = stored.map(|stored| Head::decode(&stored)).transpose()?.unwrap_or_default();
+            let head = head_of(&*view).await?;
             let now_ms = container.env.now_ms().max(head.ts_ms);
             let [low, high, ..] = container.env.secret();
             return Ok(Self {

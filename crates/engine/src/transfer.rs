@@ -204,9 +204,11 @@ impl Transfer {
             let mut batch = vec![Op::Put(Keyspace::Meta, keys::HISTORY, history)];
             batch.push(Op::Put(Keyspace::Meta, keys::INDEXING, indexing.clone()));
             // The block of the newest commit is counted in the head until it is past.
-            let newest = keys::log_block_key(lsn);
-            head.log_block_bytes = log_block(&*child.owner.published(), &newest).await?;
-            batch.push(Op::Delete(Keyspace::Index, newest));
+            let view = child.owner.published();
+            let (rows, bytes) = (keys::block_key(lsn), keys::log_block_key(lsn));
+            head.block_rows = block(&*view, &rows).await?;
+            head.log_block_bytes = log_block(&*view, &bytes).await?;
+            batch.extend([rows, bytes].map(|key| Op::Delete(Keyspace::Index, key)));
             batch.push(Op::Put(Keyspace::Meta, keys::HEAD, head.encode()));
             if pieces.len() > 1 {
                 batch.push(Op::Put(Keyspace::Meta, keys::PIECES, Piece::encode(&pieces)));
@@ -282,14 +284,15 @@ impl Child {
     }
 }
 
+async fn block(view: &dyn View, key: &Bytes) -> Result<u32> {
+    let stored = view.get(Keyspace::Index, key).await.map_err(storage)?;
+    Ok(stored.map(|stored| keys::decode_count(&stored)).transpose()?.unwrap_or(0))
+}
+
 async fn count_block(view: &dyn View, key: Bytes, change: i32) -> Result<Op> {
-    let count = match view.get(Keyspace::Index, &key).await.map_err(storage)? {
-        Some(stored) => keys::decode_count(&stored)?,
-        None => 0,
-    };
-    Ok(match count.saturating_add_signed(change) {
+    Ok(match block(view, &key).await?.saturating_add_signed(change) {
         0 => Op::Delete(Keyspace::Index, key),
-        count => Op::Put(Keyspace::Index, key, Bytes::copy_from_slice(&keys::encode_count(count))),
+        count => Op::Put(Keyspace::Index, key, keys::encode_count(count)),
     })
 }
 

@@ -377,7 +377,13 @@ async fn recount(store: &Crashing, partition: u64) {
     let family = |letter: u8| index.iter().filter(move |(key, _)| key[0] == letter);
     let mut blocks: BTreeMap<u64, u32> = BTreeMap::new();
     feed.iter().for_each(|(key, _)| *blocks.entry(u64_at(key, 0) >> 8).or_default() += 1);
-    assert_eq!(blocks, family(b'b').map(|(key, n)| (u64_at(key, 1), u32_at(n, 0))).collect());
+    let mut counted: BTreeMap<_, _> =
+        family(b'b').map(|(key, n)| (u64_at(key, 1), u32_at(n, 0))).collect();
+    if u32_at(head, 56) > 0 {
+        let twice = counted.insert(u64_at(head, 0) >> 8, u32_at(head, 56));
+        assert_eq!(twice, None, "the newest block is in the head");
+    }
+    assert_eq!(blocks, counted);
     let left: BTreeSet<&[u8]> =
         docs.iter().filter(|(_, row)| row[0] == 2).map(|(_, row)| &row[1..15]).collect();
     assert_eq!(left, family(b'd').map(|(key, _)| &key[1..]).collect());

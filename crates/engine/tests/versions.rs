@@ -184,6 +184,34 @@ async fn deletes_are_in_the_latest_feed_for_those_who_ask() {
 }
 
 #[tokio::test]
+async fn a_reader_far_behind_steps_over_what_is_gone() {
+    let mut account = Account::with(json!({})).await;
+    account.put("first", json!({"v": 0})).await;
+    account.put("gone", json!({"v": 0})).await;
+    // A block has 256 LSNs: the newest one begins in the middle of this.
+    for n in 3..=5130 {
+        let id = if n % 2 == 0 { "even" } else { "odd" };
+        assert_eq!(account.put(id, json!({"v": n})).await, n);
+        if n == 5121 {
+            account.restart().await;
+        }
+        if n < 5115 {
+            continue;
+        }
+        let (one, other) = if n % 2 == 0 { ("odd", "even") } else { ("even", "odd") };
+        let newest = [format!("{one}={}", n - 1), format!("{other}={n}")];
+        assert_eq!(account.words(LATEST, after(2)).await, newest);
+        let all = account.words(LATEST, ChangesStart::Beginning).await;
+        assert_eq!(all[..2], ["first=0", "gone=0"]);
+        assert_eq!(all[2..], newest);
+        assert_eq!(account.words(LATEST, after(n - 1)).await, newest[1..]);
+    }
+    account.delete("gone").await;
+    let expected = ["first=0", "odd=5129", "even=5130"];
+    assert_eq!(account.words(LATEST, ChangesStart::Beginning).await, expected);
+}
+
+#[tokio::test]
 async fn lag_counts_what_is_left_exactly() {
     let account = Account::with(json!({})).await;
     for n in 0..1000 {

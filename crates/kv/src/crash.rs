@@ -260,6 +260,12 @@ impl Owner for CrashingOwner {
         Arc::new(self.stores.versions.view(self.partition))
     }
 
+    /// Always knows.
+    fn lacks(&self, keyspace: Keyspace, key: &[u8]) -> Option<CommitNo> {
+        let view = self.stores.versions.view(self.partition);
+        view.value(keyspace, key).is_none().then(|| view.commit())
+    }
+
     fn durable(&self) -> watch::Receiver<CommitNo> {
         self.stores.state().rise(self.partition).subscribe()
     }

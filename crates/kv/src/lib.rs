@@ -239,6 +239,12 @@ pub trait Owner: Send + Sync {
     /// The newest durable state.
     fn published(&self) -> Arc<dyn View>;
 
+    /// A commit in whose state a key is known to have no value, and which [`Owner::published`] has, where
+    /// that is known at once. Nothing is said of a key otherwise.
+    fn lacks(&self, _keyspace: Keyspace, _key: &[u8]) -> Option<CommitNo> {
+        None
+    }
+
     /// Rises when a batch of this partition has become durable and is in [`Owner::published`].
     fn durable(&self) -> watch::Receiver<CommitNo>;
 

@@ -77,7 +77,7 @@ use crate::{
 pub use self::file::Faults;
 
 /// The layout that this build reads and writes.
-const FORMAT: &str = "astrarium store, format 3\n";
+const FORMAT: &str = "astrarium store, format 4\n";
 
 const LIMITS: Limits = Limits { key_bytes: 8 << 10, value_bytes: 5 << 20, batch_bytes: 64 << 20 };
 
@@ -367,6 +367,11 @@ impl Owner for LocalOwner {
 
     fn published(&self) -> Arc<dyn View> {
         Arc::new(self.shared.view(self.partition.id))
+    }
+
+    fn lacks(&self, keyspace: Keyspace, key: &[u8]) -> Option<CommitNo> {
+        let published = self.shared.published.load();
+        published.lacks(keyspace, self.partition.id, key).then_some(published.commit)
     }
 
     fn durable(&self) -> watch::Receiver<CommitNo> {

@@ -54,6 +54,7 @@ pub async fn all(make: impl Fn() -> Box<dyn Subject>) {
     former_owners_are_fenced(&mut *make()).await;
     scans_are_in_byte_order(&mut *make()).await;
     the_last_operation_of_a_batch_wins(&mut *make()).await;
+    what_is_there_is_not_lacking(&mut *make()).await;
     what_follows_a_batch_is_called_once_it_can_be_read(&mut *make()).await;
     rows_deleted_once_stay_deleted(&mut *make()).await;
     partitions_are_apart(&mut *make()).await;
@@ -257,6 +258,25 @@ pub async fn the_last_operation_of_a_batch_wins(subject: &mut dyn Subject) {
         owner.submit(batch).unwrap().durable().await.unwrap();
         let expected = vec![(bytes(b"a"), bytes(b"2")), (bytes(b"c"), bytes(b"3"))];
         assert_eq!(rows(&*owner.published(), space).await, expected);
+    }
+}
+
+/// Of a key that is there it is never said that it is not.
+pub async fn what_is_there_is_not_lacking(subject: &mut dyn Subject) {
+    let owner = open(subject, ONE).await;
+    let mut dice = Dice(8);
+    for _ in 0..100 {
+        let batch = (0..20).map(|_| random_op(&mut dice, Keyspace::Docs)).collect();
+        let last = owner.submit(batch).unwrap();
+        let no = last.no();
+        last.durable().await.unwrap();
+        let view = owner.published();
+        for key in (0..100).map(|_| random_key(&mut dice)) {
+            if let Some(commit) = owner.lacks(Keyspace::Docs, &key) {
+                assert!(commit >= no && commit <= owner.published().commit());
+                assert_eq!(view.get(Keyspace::Docs, &key).await.unwrap(), None);
+            }
+        }
     }
 }
 

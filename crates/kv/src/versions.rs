@@ -125,7 +125,7 @@ pub(crate) struct VersionsView {
 }
 
 impl VersionsView {
-    fn value(&self, keyspace: Keyspace, key: &[u8]) -> Option<Bytes> {
+    pub(crate) fn value(&self, keyspace: Keyspace, key: &[u8]) -> Option<Bytes> {
         let kept = self.versions.read();
         self.at(kept.spaces.get(&(self.partition, keyspace))?.get(key)?)
     }

@@ -12,6 +12,7 @@ use super::stream::{Kind, first_after};
 use crate::Container;
 use crate::api::{RangeLag, Scope, storage};
 use crate::keys;
+use crate::partition::head_of;
 
 /// Rows counted at once.
 const CHUNK_ROWS: usize = 1_000;
@@ -47,7 +48,8 @@ impl Container {
     }
 }
 
-/// Rows of `Feed` after an LSN: those of its own block one by one, the others by their blocks.
+/// Rows of `Feed` after an LSN: those of its own block one by one, the others by their blocks, of which the
+/// last is counted in the head.
 async fn count_after(view: &dyn View, lsn: u64) -> Result<u64> {
     let (_, block_end) = keys::block_span(&keys::block_key(lsn))?;
     let mut items = 0;
@@ -82,7 +84,12 @@ async fn count_after(view: &dyn View, lsn: u64) -> Result<u64> {
         }
         match chunk.resume {
             Some(resume) => scan.from = Bound::Excluded(resume),
-            None => return Ok(items),
+            None => break,
         }
     }
+    let head = head_of(view).await?;
+    if head.lsn > block_end {
+        items += u64::from(head.block_rows);
+    }
+    Ok(items)
 }

@@ -11,6 +11,7 @@ use model::{Result, limits};
 
 use crate::api::storage;
 use crate::keys::{self, Change, Seam};
+use crate::partition::head_of;
 use crate::version::Version;
 
 /// Rows of one scan: a page of a thousand, and the row behind it that tells where it ends.
@@ -225,8 +226,11 @@ impl Blocks {
         let chunk = view.scan(scan).await.map_err(storage)?;
         let mut blocks = chunk.rows.iter().map(|(key, _)| keys::block_span(key));
         let Some(first) = blocks.next().transpose()? else {
+            // What is left is the block of the newest commit, which has no row yet.
             self.done = true;
-            return Ok(None);
+            let (start, _) = keys::block_span(&keys::block_key(head_of(view).await?.lsn))?;
+            let start = keys::feed_start(start.max(self.after + 1));
+            return Ok(Some((Bound::Included(start), Bound::Unbounded)));
         };
         let start = first.0.max(self.after + 1);
         let mut end = first.1;

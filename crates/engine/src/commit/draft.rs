@@ -30,8 +30,6 @@ pub(crate) struct Draft<'a> {
     pub places: u16,
     /// Versions added to the feed within this commit.
     pub versions: u16,
-    /// How many of them it leaves there.
-    pub(super) added: i32,
     /// Partition keys whose items are gone, as they will be.
     pub doomed: Arc<Doomed>,
     pub(super) overlay: Option<&'a Overlay>,
@@ -65,7 +63,6 @@ impl<'a> Draft<'a> {
             number,
             places: 0,
             versions: 0,
-            added: 0,
             doomed,
             overlay: None,
             reads,
@@ -162,37 +159,20 @@ impl Draft<'_> {
         self.built = Some(cursor);
     }
 
-    /// Keeps the count of a block of the feed. What has the LSN of this commit is counted at its end.
+    /// Keeps the count of a block of the feed.
     fn count(&mut self, lsn: u64, change: i32) -> Result<()> {
-        if lsn == self.lsn {
-            self.added += change;
+        if keys::same_block(lsn, self.lsn) {
+            self.head.block_rows = self.head.block_rows.saturating_add_signed(change);
             return Ok(());
         }
-        self.count_now(lsn, change)
-    }
-
-    /// Counts what it has added.
-    pub(super) fn settle(&mut self) -> Result<()> {
-        match std::mem::take(&mut self.added) {
-            0 => Ok(()),
-            added => self.count_now(self.lsn, added),
-        }
-    }
-
-    fn count_now(&mut self, lsn: u64, change: i32) -> Result<()> {
-        let key = shelf::keep(16, |out| keys::write_block_key(out, lsn));
-        let place = (Keyspace::Index, key);
+        let place = (Keyspace::Index, keys::block_key(lsn));
         let count = match self.get(&place)? {
             Some(stored) => keys::decode_count(&stored)?,
             None => 0,
         };
         match count.saturating_add_signed(change) {
             0 => self.delete(place.0, place.1),
-            count => {
-                let count = keys::encode_count(count);
-                let count = shelf::keep(count.len(), |out| out.put_slice(&count));
-                self.put(place.0, place.1, count);
-            }
+            count => self.put(place.0, place.1, keys::encode_count(count)),
         }
         Ok(())
     }

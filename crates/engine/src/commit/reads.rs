@@ -1,7 +1,7 @@
 //! What a decision has read so far, and from how old a view.
 
 use bytes::Bytes;
-use kv::{CommitNo, Keyspace, View};
+use kv::{CommitNo, Keyspace, Owner, View};
 use model::Result;
 
 use crate::api::storage;
@@ -32,6 +32,16 @@ impl Reads {
         }
         self.oldest = Some(self.oldest.map_or(view.commit(), |oldest| oldest.min(view.commit())));
         Ok(())
+    }
+
+    /// Adds the one place that is looked at, if it is known at once that nothing is there: most items that are
+    /// created are new, and no view has to be made to see that.
+    pub fn add_lacking(&mut self, owner: &dyn Owner, places: &[Place]) -> bool {
+        let [place] = places else { return false };
+        let Some(commit) = owner.lacks(place.0, &place.1) else { return false };
+        self.values.set(place.clone(), None);
+        self.oldest = Some(commit);
+        true
     }
 
     /// Reads what a new version of the items that were found, or their end, will want to see.

@@ -16,8 +16,8 @@ use query::source::Texts;
 use super::key::{self, PathId};
 use super::terms::Row;
 use crate::api::storage;
-use crate::keys::{self, Head};
-use crate::partition::Partition;
+use crate::keys;
+use crate::partition::{Partition, head_of};
 
 /// Figures watched in one partition; the one that was asked for least lately makes room.
 const WATCHED_MAX: usize = 16;
@@ -231,8 +231,7 @@ impl Partition {
 
     async fn count_rows(&self, what: What) -> Result<(Amount, u64)> {
         let view = self.owner.published();
-        let head = view.get(Keyspace::Meta, &keys::HEAD).await.map_err(storage)?;
-        let head = head.map(|stored| Head::decode(&stored)).transpose()?.unwrap_or_default();
+        let head = head_of(&*view).await?;
         let (mut from, to) = key::beginning(what.head());
         let (mut rows, mut all_words) = (0, 0);
         loop {

@@ -40,6 +40,11 @@ pub(crate) enum Row {
 }
 
 impl Published {
+    /// Whether it is known that a row is not there.
+    pub(crate) fn lacks(&self, keyspace: Keyspace, partition: PartitionId, key: &[u8]) -> bool {
+        keyspace == Keyspace::Docs && self.keys.lack(partition, key)
+    }
+
     /// The row of a key that begins with its partition: from the newest layer that knows it.
     pub(crate) fn row(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<Row>> {
         let known = self.layers.iter().find_map(|layer| layer.get(keyspace, key, self.state));
@@ -128,7 +133,7 @@ impl LocalView {
     fn rows(&self, keyspace: Keyspace, keys: &[Bytes]) -> Result<Vec<Option<Row>>> {
         let mut rows: Vec<Option<Row>> = Vec::new();
         rows.resize_with(keys.len(), || None);
-        let possible = |i: &usize| !self.lacks(keyspace, &keys[*i]);
+        let possible = |i: &usize| !self.published.lacks(keyspace, self.partition, &keys[*i]);
         let mut order: Vec<usize> = (0..keys.len()).filter(possible).collect();
         let mut known = 0;
         if order.len() >= MANY_KEYS && is_near(keyspace, keys, &mut order) {
@@ -246,12 +251,10 @@ impl LocalView {
     }
 
     fn row(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<Row>> {
-        if self.lacks(keyspace, key) { Ok(None) } else { self.stored_row(keyspace, key) }
-    }
-
-    /// Whether it is known that a row is not there.
-    fn lacks(&self, keyspace: Keyspace, key: &[u8]) -> bool {
-        keyspace == Keyspace::Docs && self.published.keys.lack(self.partition, key)
+        match self.published.lacks(keyspace, self.partition, key) {
+            true => Ok(None),
+            false => self.stored_row(keyspace, key),
+        }
     }
 
     fn stored_row(&self, keyspace: Keyspace, key: &[u8]) -> Result<Option<Row>> {
