@@ -12,9 +12,10 @@ mod record;
 mod rules;
 mod state;
 
-use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use kv::{Claim, Owner, PartitionId, Stores};
 use model::epk;
 use model::token::Continuation;
@@ -33,7 +34,7 @@ pub(crate) use record::PartitionRecord;
 use cleanup::Cleanup;
 use growth::Grown;
 use record::Counters;
-use state::{Entry, State};
+use state::{Entry, Links, State};
 
 /// The partition that holds the catalog.
 const CATALOG: PartitionId = PartitionId(0);
@@ -75,6 +76,8 @@ pub struct Engine {
     options: Options,
     owner: Arc<dyn Owner>,
     state: RwLock<State>,
+    /// What every request for an item looks for, without the lock.
+    links: ArcSwap<Links>,
     /// Held while a change is decided and made durable.
     changing: tokio::sync::Mutex<Counters>,
     secret: [u8; 32],
@@ -102,6 +105,7 @@ impl Engine {
             env,
             options,
             owner,
+            links: ArcSwap::new(state.links()),
             state: RwLock::new(state),
             changing: tokio::sync::Mutex::new(loaded.counters),
             secret,
@@ -142,6 +146,11 @@ impl Engine {
     /// The resource with a rid.
     pub fn by_rid(&self, rid: &str) -> Option<Arc<Resource>> {
         self.state().by_rid(rid).map(|entry| entry.resource.clone())
+    }
+
+    /// The container with a link that is made of names, `dbs/{name}/colls/{name}`.
+    pub fn container_by_link(&self, link: &str) -> Option<Arc<Container>> {
+        self.links.load().get(link).cloned()
     }
 
     /// The container with a name, or rid, in the database with a name, or rid.
@@ -263,8 +272,10 @@ impl Engine {
         self.state.read().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    fn state_mut(&self) -> RwLockWriteGuard<'_, State> {
-        self.state.write().unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn change_state(&self, change: impl FnOnce(&mut State)) {
+        let mut state = self.state.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        change(&mut state);
+        self.links.store(state.links());
     }
 }
 

@@ -164,6 +164,28 @@ async fn a_recreated_container_is_another_one() {
 }
 
 #[tokio::test]
+async fn a_container_is_found_by_its_link_for_as_long_as_it_is_there() {
+    let mut account = Account::new().await;
+    let container = account.container(json!({})).await;
+    let rid = |account: &Account| {
+        account
+            .engine
+            .container_by_link("dbs/db/colls/c")
+            .map(|container| container.rid().to_owned())
+    };
+    assert_eq!(rid(&account).as_deref(), Some(container.rid()));
+    account.restart().await;
+    assert_eq!(rid(&account).as_deref(), Some(container.rid()));
+    let by_rid = format!("dbs/db/colls/{}", container.rid());
+    assert!(account.engine.container_by_link(&by_rid).is_none(), "rids are no names");
+    account.engine.delete(&link("dbs/db"), Conditions::default()).await.unwrap();
+    assert_eq!(rid(&account), None);
+    let again = account.container(json!({})).await;
+    assert_eq!(rid(&account).as_deref(), Some(again.rid()));
+    assert_ne!(again.rid(), container.rid());
+}
+
+#[tokio::test]
 async fn a_deleted_container_leaves_no_rows() {
     let account = Account::new().await;
     let container = account.container(json!({})).await;

@@ -45,7 +45,12 @@ pub struct Call<'a> {
 impl Call<'_> {
     /// The container that the path leads through, if it is the one the client has in mind.
     fn container(&self) -> Result<Arc<Container>> {
-        let container = self.server.engine.container(self.path.name(0), self.path.name(1))?;
+        let (engine, path) = (&self.server.engine, self.path);
+        let container = match path.container_link().and_then(|link| engine.container_by_link(link))
+        {
+            Some(container) => container,
+            None => engine.container(path.name(0), path.name(1))?,
+        };
         self.headers.check_intended_rid(container.rid())?;
         Ok(container)
     }

@@ -1,5 +1,6 @@
 //! The `astrarium` program: reads its settings, opens the data, serves until told to stop.
 
+mod memory;
 mod tools;
 
 use std::io::{IsTerminal as _, Write as _};
@@ -12,17 +13,8 @@ use server::ask::Ask;
 use server::settings::{self, Loaded, Settings, Verb, WELL_KNOWN_KEY};
 use server::{Options, Server, log, store, tls};
 
-/// Bodies are allocated by the threads that serve requests and freed by the one that writes the
-/// journal, which is what this allocator is made for.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
-/// The allocator's option that says after how many milliseconds free memory goes back to the system.
-const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
-
-/// Ten times as long as it would be otherwise. Under load memory comes and goes with every layer of
-/// rows and every large body, and what was given back has to be asked for again, and is zeroed.
-const PURGE_DELAY_MS: std::ffi::c_long = 10_000;
+static ALLOCATOR: memory::Allocator = memory::Allocator;
 
 /// The argument by which the server starts itself as a worker that runs scripts.
 const SCRIPT_WORKER: &str = "script-worker";
@@ -31,7 +23,7 @@ fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|word| word == SCRIPT_WORKER) {
         return engine::script_worker();
     }
-    keep_memory();
+    memory::keep();
     let words: Vec<String> =
         std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
     if tools::is_command(&words) {
@@ -81,15 +73,6 @@ fn query(words: impl Iterator<Item = String>) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(wrong) => failed(&wrong, 1),
     }
-}
-
-/// What the environment says of it stands.
-#[expect(
-    unsafe_code,
-    reason = "the call takes two numbers, and is made for the start of a program"
-)]
-fn keep_memory() {
-    unsafe { libmimalloc_sys::mi_option_set_default(PURGE_DELAY, PURGE_DELAY_MS) }
 }
 
 fn failed(wrong: &str, code: u8) -> ExitCode {
@@ -280,20 +263,5 @@ fn signals() -> Result<impl Future<Output = ()>, String> {
         Ok(async {
             let _ = tokio::signal::ctrl_c().await;
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Options have numbers, and a new version of the allocator may count them anew.
-    #[test]
-    #[expect(unsafe_code, reason = "the call takes a number and returns one")]
-    fn the_option_is_the_one_that_is_meant() {
-        if std::env::var_os("MIMALLOC_PURGE_DELAY").is_none() {
-            assert_eq!(unsafe { libmimalloc_sys::mi_option_get(PURGE_DELAY) }, 1000);
-        }
-        keep_memory();
     }
 }

@@ -12,6 +12,9 @@ use model::{Error, Fault, Result};
 /// Most segments of any path that is served.
 pub const SEGMENTS_MAX: usize = 6;
 
+/// Segments of `dbs/{name}/colls/{name}`.
+const CONTAINER_SEGMENTS: usize = 4;
+
 /// Segments of `dbs/{name}/colls/{name}/lag`.
 const LAG_SEGMENTS: usize = 5;
 
@@ -47,6 +50,17 @@ impl<'a> Path<'a> {
     /// As it was sent.
     pub fn text(&self) -> &'a str {
         self.text
+    }
+
+    /// What it begins with if it leads to a container, or through one, whose names are spelled as they are.
+    pub fn container_link(&self) -> Option<&'a str> {
+        let segments = self.segments().get(..CONTAINER_SEGMENTS)?;
+        let mut bytes = CONTAINER_SEGMENTS - 1;
+        for segment in segments {
+            let Cow::Borrowed(plain) = segment else { return None };
+            bytes += plain.len();
+        }
+        self.text.strip_prefix('/').unwrap_or(self.text).get(..bytes)
     }
 
     /// The decoded segments.
@@ -173,6 +187,16 @@ mod tests {
         check_signed("/dbs/lag", "dbs dbs/lag");
         check_signed("/offers", "offers ");
         check_signed("/offers/Of1", "offers offers/Of1");
+    }
+
+    #[test]
+    fn containers_are_named_by_what_a_path_begins_with() {
+        let link = |path: &'static str| Path::parse(path).unwrap().container_link();
+        assert_eq!(link("/dbs/a/colls/b"), Some("dbs/a/colls/b"));
+        assert_eq!(link("dbs/a/colls/b/"), Some("dbs/a/colls/b"));
+        assert_eq!(link("/dbs/a/colls/b/docs/x%2By"), Some("dbs/a/colls/b"));
+        assert_eq!(link("/dbs/a/colls/%62/docs"), None);
+        assert_eq!(link("/dbs/a/colls"), None);
     }
 
     #[test]

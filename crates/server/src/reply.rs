@@ -4,7 +4,7 @@
 //! answer with a dozen more (versions, replica LSNs, quotas, timings); no SDK reads them, and
 //! on a small answer they would cost more than the body.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::convert::Infallible;
 use std::io::Write as _;
 use std::pin::Pin;
@@ -35,24 +35,16 @@ pub struct Reply {
     headers: Sheet,
 }
 
-/// Headers in the making: their texts, one behind the other, and where each is and whose.
+/// Headers in the making: their texts, one behind the other, and where each ends and whose it is.
 #[derive(Debug, Default)]
 struct Sheet {
     texts: Vec<u8>,
-    named: Vec<Named>,
-}
-
-#[derive(Debug)]
-struct Named {
-    name: &'static HeaderName,
-    start: u32,
-    end: u32,
+    named: Vec<(&'static HeaderName, u32)>,
 }
 
 thread_local! {
     /// A sheet that is at hand: answers are short-lived, and follow each other.
     static SHEET: Cell<Sheet> = const { Cell::new(Sheet { texts: Vec::new(), named: Vec::new() }) };
-    static FORMS: RefCell<Forms> = RefCell::default();
 }
 
 /// Enough for the headers of an item.
@@ -60,9 +52,6 @@ const TEXT_BYTES: usize = 256;
 
 /// A sheet with more room than this is not kept.
 const SHEET_BYTES: usize = 4096;
-
-/// Kinds of answers of which each thread knows the headers.
-const FORMS_MAX: usize = 4;
 
 impl Reply {
     /// An answer without a body.
@@ -98,8 +87,7 @@ impl Reply {
     /// What was written since the last text belongs to this header.
     fn end_text(&mut self, name: &'static HeaderName) {
         let Sheet { texts, named } = &mut self.headers;
-        let start = named.last().map_or(0, |last| last.end);
-        named.push(Named { name, start, end: texts.len() as u32 });
+        named.push((name, texts.len() as u32));
     }
 
     /// Adds a header with something that prints itself.
@@ -142,9 +130,11 @@ impl Reply {
         self.end_text(&header::SESSION_TOKEN);
     }
 
-    /// The HTTP response.
-    pub fn into_response(self) -> Response<Body> {
-        let headers = self.headers.into_map();
+    /// The HTTP response, with a map of headers that has room already: those of the request, which nobody
+    /// needs any more.
+    pub fn into_response(self, mut headers: HeaderMap) -> Response<Body> {
+        headers.clear();
+        self.headers.fill(&mut headers);
         let mut response = Response::new(match self.flow {
             None => Body::Whole(self.body),
             Some(flow) => Body::Flow(flow),
@@ -157,74 +147,22 @@ impl Reply {
 
 impl Sheet {
     /// Writes it out, and puts itself back where the next answer finds it.
-    fn into_map(mut self) -> HeaderMap {
+    fn fill(mut self, headers: &mut HeaderMap) {
         // With what counts who holds them, they take one piece of memory.
         let texts = Bytes::from_owner(SmallVec::<[u8; TEXT_BYTES]>::from_slice(&self.texts));
-        let mut headers = FORMS.with_borrow_mut(|forms| forms.copy(&mut self.named));
-        let mut unfit = Vec::new();
-        for (Named { name, start, end }, value) in self.named.drain(..).zip(headers.values_mut()) {
-            match HeaderValue::from_maybe_shared(texts.slice(start as usize..end as usize)) {
-                Ok(text) => *value = text,
-                Err(_) => unfit.push(name),
+        let mut start = 0;
+        for (name, end) in self.named.drain(..) {
+            let end = end as usize;
+            match HeaderValue::from_maybe_shared(texts.slice(start..end)) {
+                Ok(value) => drop(headers.insert(name, value)),
+                Err(_) => tracing::warn!(%name, "a text does not fit into a header"),
             }
-        }
-        for name in unfit {
-            tracing::warn!(%name, "a text does not fit into a header");
-            headers.remove(name);
+            start = end;
         }
         self.texts.clear();
         if self.texts.capacity() <= SHEET_BYTES {
             SHEET.set(self);
         }
-        headers
-    }
-}
-
-/// The headers of the last few kinds of answers, without their texts. To copy them costs less than to find a
-/// place for each name anew.
-#[derive(Default)]
-struct Forms {
-    known: Vec<Form>,
-    /// Which of them gives way to the next.
-    next: usize,
-}
-
-struct Form {
-    names: Vec<&'static HeaderName>,
-    map: HeaderMap,
-}
-
-impl Forms {
-    /// Headers with these names, in this order. Of those that are named twice the last stays.
-    fn copy(&mut self, named: &mut Vec<Named>) -> HeaderMap {
-        if let Some(form) = self.known.iter().find(|form| form.fits(named)) {
-            return form.map.clone();
-        }
-        let all: Vec<_> = named.iter().map(|named| named.name).collect();
-        let mut at = 0;
-        named.retain(|named| {
-            at += 1;
-            !all[at..].contains(&named.name)
-        });
-        let names: Vec<_> = named.iter().map(|named| named.name).collect();
-        let placed = names.iter().map(|name| ((*name).clone(), HeaderValue::from_static("")));
-        let form = Form { map: placed.collect(), names };
-        let map = form.map.clone();
-        match self.known.get_mut(self.next) {
-            Some(old) => *old = form,
-            None => self.known.push(form),
-        }
-        self.next = (self.next + 1) % FORMS_MAX;
-        map
-    }
-}
-
-impl Form {
-    fn fits(&self, named: &[Named]) -> bool {
-        let same = |(known, named): (&&'static HeaderName, &Named)| {
-            std::ptr::eq(*known, named.name) || *known == named.name
-        };
-        self.names.len() == named.len() && self.names.iter().zip(named).all(same)
     }
 }
 
@@ -301,7 +239,9 @@ mod tests {
         reply.set_text(&header::CONTINUATION, "line\nbreak");
         reply.set_number(&header::LSN, 0);
         reply.set_number(&header::ITEM_LSN, u64::MAX);
-        let response = reply.into_response();
+        let mut before = HeaderMap::new();
+        before.insert(&header::IS_QUERY, HeaderValue::from_static("true"));
+        let response = reply.into_response(before);
         assert_eq!(response.headers()[&header::RANGE_ID], "7");
         assert_eq!(response.headers().len(), 3);
         assert_eq!(response.headers()[&header::LSN], "0");
@@ -310,41 +250,11 @@ mod tests {
     }
 
     #[test]
-    fn answers_have_the_headers_of_their_own() {
-        let response = |texts: &[(&'static HeaderName, &str)]| {
-            let mut reply = Reply::empty(StatusCode::OK);
-            texts.iter().for_each(|(name, text)| reply.set_text(name, text));
-            reply.into_response()
-        };
-        for (range, lsn) in [("0", "1"), ("0", "2"), ("7", "3")] {
-            let one = response(&[(&header::RANGE_ID, range), (&header::LSN, lsn)]);
-            assert_eq!(one.headers()[&header::RANGE_ID], range);
-            assert_eq!(one.headers()[&header::LSN], lsn);
-            let other = response(&[(&header::LSN, lsn), (&header::RANGE_ID, range)]);
-            assert_eq!(other.headers(), one.headers());
-        }
-        assert_eq!(response(&[]).headers().len(), 0);
-        let twice = response(&[(&header::LSN, "1"), (&header::RANGE_ID, "0"), (&header::LSN, "2")]);
-        assert_eq!(
-            twice.headers(),
-            response(&[(&header::RANGE_ID, "0"), (&header::LSN, "2")]).headers()
-        );
-        let kinds = [&header::LSN, &header::ITEM_LSN, &header::RANGE_ID, &header::PREFER, &ETAG];
-        for name in kinds.into_iter().chain(kinds) {
-            let one = response(&[(name, "1")]);
-            assert_eq!(
-                (one.headers().len(), &one.headers()[name]),
-                (1, &HeaderValue::from_static("1"))
-            );
-        }
-    }
-
-    #[test]
     fn charges_are_short() {
         for (charge, expect) in [(1.0, "1"), (1.09, "1.09"), (10.5, "10.5"), (2.0, "2")] {
             let mut reply = Reply::empty(StatusCode::OK);
             reply.set_charge(charge);
-            let response = reply.into_response();
+            let response = reply.into_response(HeaderMap::new());
             assert_eq!(response.headers()[&header::REQUEST_CHARGE], expect);
         }
     }

@@ -170,15 +170,14 @@ impl Engine {
         for entry in change.remove.iter().filter_map(|entry| entry.container.as_ref()) {
             entry.mark_deleted();
         }
-        {
-            let mut state = self.state_mut();
+        self.change_state(|state| {
             for entry in &change.remove {
                 state.remove(&entry.resource.rid);
             }
             for entry in change.put {
                 state.put(Arc::new(entry));
             }
-        }
+        });
         self.cleanup.add(garbage);
         Ok(())
     }

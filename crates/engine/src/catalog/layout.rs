@@ -185,7 +185,7 @@ impl Engine {
         let entry = Entry { partitions, ..entry.duplicate() };
         batch.push(record::put(&entry.record()));
         self.submit(batch).await?;
-        self.state_mut().put(Arc::new(entry));
+        self.change_state(|state| state.put(Arc::new(entry)));
         Ok(())
     }
 }

@@ -36,10 +36,14 @@ pub(crate) struct Entry {
     pub rate: Option<Arc<Rate>>,
 }
 
+/// Open containers by their links, which are made of names.
+pub(crate) type Links = HashMap<String, Arc<Container>>;
+
 /// All resources, by rid, by name and in order.
 #[derive(Default)]
 pub(crate) struct State {
     by_rid: HashMap<String, Arc<Entry>>,
+    by_link: Arc<Links>,
     /// By kind and the owner's rid.
     families: HashMap<Kind, HashMap<String, Family>>,
 }
@@ -51,6 +55,11 @@ struct Family {
 }
 
 impl State {
+    /// The containers by their links, as they are now.
+    pub fn links(&self) -> Arc<Links> {
+        self.by_link.clone()
+    }
+
     pub fn by_rid(&self, rid: &str) -> Option<&Arc<Entry>> {
         self.by_rid.get(rid)
     }
@@ -110,6 +119,10 @@ impl State {
 
     pub fn put(&mut self, entry: Arc<Entry>) {
         self.remove(&entry.resource.rid);
+        if let Some(container) = &entry.container {
+            let link = container.link().to_owned();
+            Arc::make_mut(&mut self.by_link).insert(link, container.clone());
+        }
         let family = self.families.entry(entry.resource.kind).or_default();
         let family = family.entry(entry.resource.owner.clone()).or_default();
         family.by_name.insert(entry.resource.id.clone(), entry.clone());
@@ -119,6 +132,9 @@ impl State {
 
     pub fn remove(&mut self, rid: &str) -> Option<Arc<Entry>> {
         let entry = self.by_rid.remove(rid)?;
+        if let Some(container) = &entry.container {
+            Arc::make_mut(&mut self.by_link).remove(container.link());
+        }
         let families = self.families.get_mut(&entry.resource.kind)?;
         let family = families.get_mut(&entry.resource.owner)?;
         family.by_name.remove(&entry.resource.id);

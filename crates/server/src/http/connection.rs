@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 
 use super::brisk::{self, Brisk};
 use super::respond::{Peer, respond};
-use super::watch::{Activity, Order, Stream, Watched};
+use super::watch::{Activity, Order, Orders, Stream, Watched};
 use crate::Server;
 
 /// The first byte of a TLS handshake. No HTTP request begins with it.
@@ -28,7 +28,8 @@ pub async fn serve(stream: TcpStream, server: Arc<Server>, activity: Arc<Activit
     let _open = server.metrics.connection();
     let local = stream.local_addr().map(|address| address.to_string()).unwrap_or_default();
     let mut opening = pin!(open(stream, &server, &activity));
-    let opened = poll_fn(|cx| match activity.poll_order(cx) {
+    let mut orders = Orders::of(&activity);
+    let opened = poll_fn(|cx| match orders.poll(cx) {
         Order::None => opening.as_mut().poll(cx),
         Order::Finish | Order::End => Poll::Ready(None),
     });
@@ -68,10 +69,10 @@ async fn drive(stream: Watched, peer: Arc<Peer>, activity: &Arc<Activity>) {
         .max_header_list_size(HTTP2_HEAD_BYTES_MAX);
     let service = service_fn(|request| respond(peer.clone(), request));
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
-    let mut finishing = false;
+    let (mut orders, mut finishing) = (Orders::of(activity), false);
     let mut brisk = Brisk::new();
     let ended = poll_fn(|cx| {
-        match activity.poll_order(cx) {
+        match orders.poll(cx) {
             Order::None => {}
             Order::Finish if finishing => {}
             Order::Finish => {

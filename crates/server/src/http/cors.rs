@@ -60,7 +60,7 @@ mod tests {
         let exposed = |origin| {
             let mut reply = Reply::empty(StatusCode::OK);
             expose(&mut reply, &asked(origin), &named);
-            let response = reply.into_response();
+            let response = reply.into_response(HeaderMap::new());
             response.headers().get(ACCESS_CONTROL_ALLOW_ORIGIN).cloned()
         };
         assert_eq!(exposed("https://b.example"), None);

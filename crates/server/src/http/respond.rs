@@ -83,7 +83,7 @@ pub async fn respond(
         tracing::debug!(activity = id, ?operation, status, took_us, "answered");
     }
     reply.set_text(&header::ACTIVITY_ID, activity.as_str());
-    Ok(reply.into_response())
+    Ok(reply.into_response(parts.headers))
 }
 
 /// A request whose operation is known.

@@ -116,6 +116,34 @@ pub struct Activity {
     socket: OnceLock<OwnedFd>,
 }
 
+/// The orders of a connection, as its task gets them.
+pub struct Orders<'a> {
+    activity: &'a Activity,
+    /// Whom the next one wakes.
+    waker: Option<Waker>,
+}
+
+impl<'a> Orders<'a> {
+    /// Those of a connection.
+    pub fn of(activity: &'a Activity) -> Self {
+        Self { activity, waker: None }
+    }
+
+    /// What the connection is told to do; its task is woken when that changes.
+    pub fn poll(&mut self, cx: &Context<'_>) -> Order {
+        if !self.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+            self.activity.wakes(cx.waker());
+            self.waker = Some(cx.waker().clone());
+        }
+        // An order given from here on finds the waker.
+        match self.activity.order.load(SeqCst) {
+            0 => Order::None,
+            1 => Order::Finish,
+            _ => Order::End,
+        }
+    }
+}
+
 /// Why a connection is ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Overdue {
@@ -167,18 +195,9 @@ impl Activity {
         &self.traffic
     }
 
-    /// What the connection is told to do; its task is woken when that changes.
-    pub fn poll_order(&self, cx: &Context<'_>) -> Order {
-        let mut waker = locked(&self.waker);
-        if !waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
-            *waker = Some(cx.waker().clone());
-        }
-        // The lock is held: an order given from here on finds the waker.
-        match self.order.load(SeqCst) {
-            0 => Order::None,
-            1 => Order::Finish,
-            _ => Order::End,
-        }
+    /// Has the task of the connection woken by orders that come from here on.
+    fn wakes(&self, waker: &Waker) {
+        *locked(&self.waker) = Some(waker.clone());
     }
 
     fn order(&self, order: Order) {

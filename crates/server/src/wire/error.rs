@@ -28,6 +28,7 @@ pub fn reply(error: &Error) -> Reply {
 
 #[cfg(test)]
 mod tests {
+    use hyper::HeaderMap;
 
     use super::*;
 
@@ -39,7 +40,7 @@ mod tests {
             let body: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
             assert_eq!(body["code"], fault.code());
             assert_eq!(body["message"], "a \"quoted\" reason");
-            let response = reply.into_response();
+            let response = reply.into_response(HeaderMap::new());
             let substatus = response.headers().get(&header::SUBSTATUS);
             let substatus = substatus.map_or("0", |value| value.to_str().unwrap());
             assert_eq!(substatus, fault.substatus().to_string());
