@@ -5,6 +5,7 @@ pub mod body;
 pub(crate) mod brisk;
 mod connection;
 mod cors;
+mod place;
 mod respond;
 pub(crate) mod watch;
 

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
 
-use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use tokio::net::TcpStream;
 
 use super::brisk::{self, Brisk};
+use super::place::InPlace;
 use super::respond::{Peer, respond};
 use super::watch::{Activity, Order, Orders, Stream, Watched};
 use crate::Server;
@@ -67,7 +67,7 @@ async fn drive(stream: Watched, peer: Arc<Peer>, activity: &Arc<Activity>) {
         .http2()
         .max_concurrent_streams(HTTP2_STREAMS_MAX)
         .max_header_list_size(HTTP2_HEAD_BYTES_MAX);
-    let service = service_fn(|request| respond(peer.clone(), request));
+    let service = InPlace::new(|request| respond(peer.clone(), request));
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let (mut orders, mut finishing) = (Orders::of(activity), false);
     let mut brisk = Brisk::new();

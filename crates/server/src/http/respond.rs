@@ -38,52 +38,54 @@ pub struct Peer {
     pub local: String,
 }
 
-/// Answers a request.
-pub async fn respond(
+/// Answers a request. What can be done at once is: the future begins with as little as there can be.
+pub fn respond(
     peer: Arc<Peer>,
     request: Request<Incoming>,
-) -> Result<Response<Body>, Infallible> {
-    let peer = &*peer;
+) -> impl Future<Output = Result<Response<Body>, Infallible>> {
     let start = Instant::now();
     let busy = peer.activity.request(request.version() == Version::HTTP_2);
     let (parts, body) = request.into_parts();
-    let activity = ActivityId::of(&parts.headers);
-    let routed = Routed::of(&parts);
-    let mut received = 0;
-    let answered = match &routed {
-        Ok(routed) => caught(pin!(answer(peer, &parts, routed, body, &mut received))).await,
-        Err(error) => {
-            body::discard(body, &parts.headers);
-            Some(Err(error.clone()))
+    async move {
+        let peer = &*peer;
+        let activity = ActivityId::of(&parts.headers);
+        let routed = Routed::of(&parts);
+        let mut received = 0;
+        let answered = match &routed {
+            Ok(routed) => caught(pin!(answer(peer, &parts, routed, body, &mut received))).await,
+            Err(error) => {
+                body::discard(body, &parts.headers);
+                Some(Err(error.clone()))
+            }
+        };
+        let operation = routed.ok().map(|routed| routed.operation);
+        let mut reply = match answered {
+            Some(Ok(reply)) => reply,
+            Some(Err(error)) => unserved(peer, &parts, error),
+            None => panicked(peer, &parts, &activity),
+        };
+        cors::expose(&mut reply, &parts.headers, &peer.server.options.cors);
+        if parts.method == Method::HEAD {
+            reply.set_number(&CONTENT_LENGTH, reply.body.len() as u64);
+            reply.body = Bytes::new();
+            reply.flow = None;
         }
-    };
-    let operation = routed.ok().map(|routed| routed.operation);
-    let mut reply = match answered {
-        Some(Ok(reply)) => reply,
-        Some(Err(error)) => unserved(peer, &parts, error),
-        None => panicked(peer, &parts, &activity),
-    };
-    cors::expose(&mut reply, &parts.headers, &peer.server.options.cors);
-    if parts.method == Method::HEAD {
-        reply.set_number(&CONTENT_LENGTH, reply.body.len() as u64);
-        reply.body = Bytes::new();
-        reply.flow = None;
+        if let Some(flow) = &mut reply.flow {
+            flow.hold(busy);
+        }
+        let (took, bytes) = (start.elapsed(), (received, reply.body.len()));
+        let status = reply.status.as_u16();
+        peer.server.metrics.request(operation, status, took, bytes);
+        let (id, took_us) = (activity.as_str(), took.as_micros() as u64);
+        if status >= 500 {
+            let body = String::from_utf8_lossy(&reply.body);
+            tracing::error!(activity = id, ?operation, status, took_us, %body, "failed");
+        } else {
+            tracing::debug!(activity = id, ?operation, status, took_us, "answered");
+        }
+        reply.set_text(&header::ACTIVITY_ID, activity.as_str());
+        Ok(reply.into_response(parts.headers))
     }
-    if let Some(flow) = &mut reply.flow {
-        flow.hold(busy);
-    }
-    let (took, bytes) = (start.elapsed(), (received, reply.body.len()));
-    let status = reply.status.as_u16();
-    peer.server.metrics.request(operation, status, took, bytes);
-    let (id, took_us) = (activity.as_str(), took.as_micros() as u64);
-    if status >= 500 {
-        let body = String::from_utf8_lossy(&reply.body);
-        tracing::error!(activity = id, ?operation, status, took_us, %body, "failed");
-    } else {
-        tracing::debug!(activity = id, ?operation, status, took_us, "answered");
-    }
-    reply.set_text(&header::ACTIVITY_ID, activity.as_str());
-    Ok(reply.into_response(parts.headers))
 }
 
 /// A request whose operation is known.
