@@ -328,7 +328,9 @@ impl Partition {
         let bells = bells_of(&batch);
         // Before anybody can see it.
         let dooms = (doomed.len().saturating_sub(writer.doomed.len())) as u64;
-        self.dooms.fetch_add(dooms, Ordering::SeqCst);
+        if dooms > 0 {
+            self.dooms.fetch_add(dooms, Ordering::SeqCst);
+        }
         let ticket = self.submit_uncached(&remembered, batch, (lsn, bells)).inspect_err(|_| {
             self.absolved.fetch_add(dooms, Ordering::SeqCst);
         })?;

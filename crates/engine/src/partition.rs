@@ -162,7 +162,10 @@ impl Partition {
     }
 
     pub(crate) fn durable_up_to(&self, lsn: u64) {
-        self.durable.fetch_max(lsn, Ordering::AcqRel);
+        // Mostly it is said of a later one already, and to look costs less.
+        if self.durable.load(Ordering::Acquire) < lsn {
+            self.durable.fetch_max(lsn, Ordering::AcqRel);
+        }
     }
 
     /// What the partition holds, writes under way included.

@@ -109,11 +109,13 @@ impl Stamp<'_> {
     fn write_into(&self, out: &mut Vec<u8>) {
         // Ids and paths of ids have nothing to escape.
         out.extend_from_slice(b"\"_rid\":\"");
+        let rid = out.len();
         self.rid.write_into(out);
+        let rid = rid..out.len();
         out.extend_from_slice(b"\",\"_self\":\"");
         out.extend_from_slice(self.container.as_bytes());
         out.extend_from_slice(b"docs/");
-        self.rid.write_into(out);
+        out.extend_from_within(rid);
         out.extend_from_slice(b"/\",\"_etag\":");
         self.etag.write_json_into(out);
         out.extend_from_slice(b",\"_attachments\":\"attachments/\",\"_ts\":");
@@ -172,11 +174,14 @@ fn check_characters(id: &str) -> Result<()> {
     if id.is_empty() {
         return refuse("is empty");
     }
-    if id.contains(['/', '\\', '?', '#']) {
-        return refuse("has one of the characters '/', '\\', '?', '#'");
-    }
-    if id.contains(char::is_control) {
-        return refuse("has a control character");
+    // Of letters and digits alone, as most are, it is told at once.
+    if !id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
+        if id.contains(['/', '\\', '?', '#']) {
+            return refuse("has one of the characters '/', '\\', '?', '#'");
+        }
+        if id.contains(char::is_control) {
+            return refuse("has a control character");
+        }
     }
     if id.ends_with(' ') {
         return refuse("ends in a space");

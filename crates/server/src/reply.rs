@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use engine::{At, Container};
 use hyper::body::{Frame, SizeHint};
-use hyper::header::{CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue, InvalidHeaderValue};
 use hyper::{Response, StatusCode};
 use model::digits;
 use model::token::{Etag, write_session_token};
@@ -150,10 +150,11 @@ impl Sheet {
     fn fill(mut self, headers: &mut HeaderMap) {
         // With what counts who holds them, they take one piece of memory.
         let texts = Bytes::from_owner(SmallVec::<[u8; TEXT_BYTES]>::from_slice(&self.texts));
+        let plain = is_plain(&texts);
         let mut start = 0;
         for (name, end) in self.named.drain(..) {
             let end = end as usize;
-            match HeaderValue::from_maybe_shared(texts.slice(start..end)) {
+            match value_of(texts.slice(start..end), plain) {
                 Ok(value) => drop(headers.insert(name, value)),
                 Err(_) => tracing::warn!(%name, "a text does not fit into a header"),
             }
@@ -163,6 +164,25 @@ impl Sheet {
         if self.texts.capacity() <= SHEET_BYTES {
             SHEET.set(self);
         }
+    }
+}
+
+/// Whether any part of a text can stand in a header. All bytes are looked at whatever they are, and so many
+/// at once.
+fn is_plain(text: &[u8]) -> bool {
+    text.iter().fold(true, |plain, byte| plain & (*byte >= b' ') & (*byte <= b'~'))
+}
+
+/// A text as a header has it; plain ones are not looked at again.
+#[expect(
+    unsafe_code,
+    reason = "what would be checked byte by byte has been checked for all at once"
+)]
+fn value_of(text: Bytes, plain: bool) -> Result<HeaderValue, InvalidHeaderValue> {
+    match plain {
+        // SAFETY: a plain text has nothing but visible ASCII and spaces, which a header takes.
+        true => Ok(unsafe { HeaderValue::from_maybe_shared_unchecked(text) }),
+        false => HeaderValue::from_maybe_shared(text),
     }
 }
 
@@ -247,6 +267,22 @@ mod tests {
         assert_eq!(response.headers()[&header::LSN], "0");
         assert_eq!(response.headers()[&header::ITEM_LSN], "18446744073709551615");
         assert!(!response.headers().contains_key(&header::CONTINUATION));
+    }
+
+    #[test]
+    fn texts_are_plain_or_looked_at() {
+        for text in ["", "a b~!", "caf\u{e9}", "tab\there"] {
+            let mut reply = Reply::empty(StatusCode::OK);
+            reply.set_text(&header::CONTINUATION, text);
+            let response = reply.into_response(HeaderMap::new());
+            assert_eq!(response.headers()[&header::CONTINUATION].as_bytes(), text.as_bytes());
+        }
+        assert!(is_plain(b" ~"));
+        for byte in [0, b'\n', b'\r', b'\t', 0x1F, 0x7F, 0x80, 0xFF] {
+            let mut text = [b'x'; 40];
+            text[33] = byte;
+            assert!(!is_plain(&text), "{byte}");
+        }
     }
 
     #[test]

@@ -93,6 +93,21 @@ pub enum Access {
 }
 
 impl Operation {
+    /// Whether it is about a few items that are known by their ids, and so is soon done.
+    pub fn is_brief(self) -> bool {
+        use Operation as Op;
+        matches!(
+            self,
+            Op::CreateItem
+                | Op::UpsertItem
+                | Op::ReadItem
+                | Op::ReplaceItem
+                | Op::DeleteItem
+                | Op::PatchItem
+                | Op::Batch
+        )
+    }
+
     /// What kind of right it needs.
     pub fn access(self) -> Access {
         match self {

@@ -39,10 +39,10 @@ impl Finish {
     }
 
     /// Goes on with a group that was written, or was not.
-    fn finish(&self, entries: &mut Vec<Entry>, applied: Result<()>) {
+    fn finish(&self, group: &mut Group, applied: Result<()>) {
         match applied {
-            Ok(()) => self.acknowledge(entries),
-            Err(error) => self.poison(&error, entries),
+            Ok(()) => self.acknowledge(group),
+            Err(error) => self.poison(&error, &mut group.entries),
         }
         if let Err(error) = self.flusher.look() {
             self.poison(&error, &mut Vec::new());
@@ -50,17 +50,17 @@ impl Finish {
         (self.applied)();
     }
 
-    fn acknowledge(&self, entries: &mut Vec<Entry>) {
+    fn acknowledge(&self, group: &mut Group) {
         self.groups.fetch_add(1, Ordering::Relaxed);
-        self.commits.fetch_add(entries.len() as u64, Ordering::Relaxed);
-        for (i, entry) in entries.iter().enumerate() {
-            let next = entries.get(i + 1);
-            if next.is_none_or(|next| next.partition.id != entry.partition.id) {
-                entry.partition.durable.send_replace(entry.no);
+        self.commits.fetch_add(group.entries.len() as u64, Ordering::Relaxed);
+        for (i, entry) in group.entries.iter().enumerate() {
+            let (partition, next) = (group.partition(entry), group.entries.get(i + 1));
+            if next.is_none_or(|next| group.partition(next).id != partition.id) {
+                partition.durable.send_replace(entry.no);
             }
         }
-        for entry in entries.drain(..) {
-            self.queue.free(entry.bytes());
+        self.queue.free(group.entries.iter().map(Entry::bytes).sum());
+        for entry in group.entries.drain(..) {
             // Nobody has to wait for a ticket.
             let _ = entry.done.send(Ok(()));
             (entry.then)();
@@ -72,10 +72,7 @@ impl Finish {
         tracing::error!(%error, "a write failed; the store is read-only until it is opened again");
         let error = Error::Poisoned(error.to_string());
         self.queue.poison(&error);
-        for entry in entries.drain(..) {
-            self.queue.free(entry.bytes());
-            let _ = entry.done.send(Err(error.clone()));
-        }
+        self.queue.refuse(std::mem::take(entries), &error);
     }
 }
 
@@ -92,7 +89,7 @@ fn write_groups(mut journal: Journal, finish: &Finish) {
             Ok((segment, records)) => lock(&finish.applier).apply(&segment, &records),
             Err(error) => Err(Error::Io(error.to_string())),
         };
-        finish.finish(&mut group.entries, applied);
+        finish.finish(&mut group, applied);
         group.clear();
     }
     if let Err(error) = journal.close() {

@@ -157,26 +157,29 @@ impl Journal {
 
 /// Puts the headers of records in their places in the buffer; returns them, and where in the file they are.
 fn write_headers(current: &Current, group: &mut Group) -> Vec<(RecordHeader, u32)> {
-    let Group { entries, buffer } = group;
-    let (mut place, mut at) = (0, current.end);
-    let headers = entries.iter().map(|entry| {
+    let mut at = current.end;
+    let headers = group.entries.iter().map(|entry| {
         let header = RecordHeader {
             kind: entry.kind,
             commit: entry.no.0,
-            partition: entry.partition.id.0,
+            partition: group.partition(entry).id.0,
             epoch: entry.epoch.0,
             body_bytes: entry.body_bytes as u32,
             body_crc: entry.body_crc,
             group_at: current.end,
         };
-        let encoded = header.encode(current.segment.header.salt);
-        buffer[place..][..RECORD_HEADER_BYTES].copy_from_slice(&encoded);
         let record = (header, at);
-        place += entry.buffered();
         at += entry.bytes() as u32;
         record
     });
-    headers.collect()
+    let headers: Vec<_> = headers.collect();
+    let mut place = 0;
+    for (entry, (header, _)) in group.entries.iter().zip(&headers) {
+        let encoded = header.encode(current.segment.header.salt);
+        group.buffer[place..][..RECORD_HEADER_BYTES].copy_from_slice(&encoded);
+        place += entry.buffered();
+    }
+    headers
 }
 
 /// What is written, in order: what comes first, and the buffer with the bodies in between that are not in it.

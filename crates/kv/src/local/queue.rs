@@ -44,7 +44,8 @@ impl Partition {
 pub(crate) struct Entry {
     pub no: CommitNo,
     pub kind: RecordKind,
-    pub partition: Arc<Partition>,
+    /// The number of its partition within the group.
+    partition: u32,
     pub epoch: Epoch,
     pub body_bytes: usize,
     pub body_crc: u32,
@@ -71,9 +72,30 @@ pub(crate) struct Group {
     pub entries: Vec<Entry>,
     /// For each of them room for its header, and its body unless that stands alone.
     pub buffer: Vec<u8>,
+    /// What the entries are of. Held once for many of them: to count who holds one costs every writer.
+    partitions: Vec<Arc<Partition>>,
 }
 
+/// How many of a group's partitions are looked through for the one of a new entry.
+const PARTITIONS_SOUGHT: usize = 8;
+
 impl Group {
+    /// What an entry is of.
+    pub(crate) fn partition(&self, entry: &Entry) -> &Arc<Partition> {
+        &self.partitions[entry.partition as usize]
+    }
+
+    /// The number of a partition within the group, from now on at the latest.
+    fn number_of(&mut self, partition: &Arc<Partition>) -> u32 {
+        let last = self.partitions.len().saturating_sub(PARTITIONS_SOUGHT);
+        let known = self.partitions[last..].iter().position(|known| Arc::ptr_eq(known, partition));
+        let number = last + known.unwrap_or(self.partitions.len() - last);
+        if known.is_none() {
+            self.partitions.push(partition.clone());
+        }
+        number as u32
+    }
+
     /// The entries, each with the place of its header in the buffer.
     pub(crate) fn placed(&self) -> impl Iterator<Item = (usize, &Entry)> {
         let mut at = 0;
@@ -99,12 +121,13 @@ impl Group {
     /// Takes out the entries of a partition.
     fn take_out(&mut self, partition: PartitionId) -> Vec<Entry> {
         let mut taken = Vec::new();
-        let Self { entries, buffer } = std::mem::take(self);
+        let Self { entries, buffer, partitions } = std::mem::take(self);
+        self.partitions = partitions;
         let mut rest = &buffer[..];
         for entry in entries {
             let (own, others) = rest.split_at(entry.buffered());
             rest = others;
-            if entry.partition.id == partition {
+            if self.partition(&entry).id == partition {
                 taken.push(entry);
             } else {
                 self.entries.push(entry);
@@ -120,6 +143,8 @@ impl Group {
         self.entries.shrink_to(ENTRIES_KEPT);
         self.buffer.clear();
         self.buffer.shrink_to(BUFFER_KEPT_BYTES);
+        self.partitions.clear();
+        self.partitions.shrink_to(ENTRIES_KEPT);
     }
 }
 
@@ -234,6 +259,7 @@ impl Queue {
         if count == all.entries.len() {
             std::mem::swap(all, group);
         } else {
+            group.partitions.extend_from_slice(&all.partitions);
             group.entries.extend(all.entries.drain(..count));
             group.buffer.extend(all.buffer.drain(..group.bytes()));
         }
@@ -245,7 +271,7 @@ impl Queue {
         self.bytes.load(Ordering::Acquire)
     }
 
-    /// Gives back the room that an entry took.
+    /// Gives back the room that entries took.
     pub(crate) fn free(&self, bytes: usize) {
         self.bytes.fetch_sub(bytes, Ordering::AcqRel);
     }
@@ -277,8 +303,9 @@ impl Queue {
         let no = CommitNo(waiting.last.0 + 1);
         waiting.last = no;
         let (ticket, done) = Ticket::new(no);
-        let (partition, body_bytes) = (partition.clone(), body.len());
-        let Group { entries, buffer } = &mut waiting.group;
+        let body_bytes = body.len();
+        let partition = waiting.group.number_of(partition);
+        let Group { entries, buffer, .. } = &mut waiting.group;
         buffer.extend_from_slice(&[0; RECORD_HEADER_BYTES]);
         let alone = match body_bytes {
             ..ALONE_BYTES => {
@@ -296,9 +323,10 @@ impl Queue {
         ticket
     }
 
-    fn refuse(&self, entries: Vec<Entry>, error: &Error) {
+    /// Fails entries that are not going to be published.
+    pub(crate) fn refuse(&self, entries: Vec<Entry>, error: &Error) {
+        self.free(entries.iter().map(Entry::bytes).sum());
         for entry in entries {
-            self.free(entry.bytes());
             // The receiver may have gone; nobody is then left to tell.
             let _ = entry.done.send(Err(error.clone()));
         }
@@ -306,5 +334,43 @@ impl Queue {
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Keyspace;
+
+    #[test]
+    fn entries_are_of_their_partitions_however_many_there_are() {
+        for count in [1, PARTITIONS_SOUGHT as u64, 3 * PARTITIONS_SOUGHT as u64] {
+            let queue = Queue::new(CommitNo(0), usize::MAX);
+            let partition = |n| Arc::new(Partition::new(PartitionId(n), Epoch(1)));
+            let partitions: Vec<_> = (0..count).map(partition).collect();
+            let submit = |partition: &Arc<Partition>, value: &str| {
+                let value = Bytes::copy_from_slice(value.as_bytes());
+                let ops = [Op::Put(Keyspace::Meta, Bytes::from_static(b"k"), value)];
+                queue.submit(partition, partition.epoch(), &ops, Box::new(|| {})).unwrap()
+            };
+            let mut tickets = Vec::new();
+            for n in 0..5 * count {
+                let id = n * 7 % count;
+                tickets.push(submit(&partitions[id as usize], &format!("for {id}")));
+            }
+            // What the old owner of the first has queued is taken out, and the others stay what they are.
+            queue.claim(&partitions[0], Claim::Take).unwrap();
+            tickets.push(submit(&partitions[0], "for 0"));
+            let mut group = Group::default();
+            assert!(queue.take(&mut group));
+            assert_eq!(group.entries.len() as u64, 5 * (count - 1) + 2);
+            for (header, entry) in group.placed().filter(|(_, entry)| entry.body_bytes > 0) {
+                let of = format!("for {}", group.partition(entry).id.0);
+                assert!(group.body(header, entry).ends_with(of.as_bytes()), "{of}");
+            }
+            assert!(group.partitions.len() as u64 <= 6 * count + 2);
+            group.clear();
+            assert!(group.partitions.is_empty());
+        }
     }
 }

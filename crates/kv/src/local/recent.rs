@@ -17,7 +17,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use bytes::Bytes;
 
-use super::rows::{Key, RowKey, Rows, Versions, as_key, head};
+use super::rows::{Key, RowKey, Rows, Versions, as_key, head, in_order};
 use super::runs::{Run, Runs};
 use super::tree::Pointer;
 use super::view::is_pointed;
@@ -219,11 +219,8 @@ impl Recent {
             return self.terms().each(each);
         }
         // Taken out first: who wants to put them in order, and all behind, would wait for the disk.
-        let mut rows = self.read(keyspace).newest();
-        if !rows.is_sorted_by(|(one, _), (other, _)| one <= other) {
-            rows.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-        }
-        rows.iter().try_for_each(|(key, value)| each(&key.bytes, value))
+        let rows = self.read(keyspace).newest();
+        in_order(&rows, |n| each(&rows[n].0.bytes, &rows[n].1))
     }
 
     /// Puts rows in order, for who reads them.

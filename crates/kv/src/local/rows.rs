@@ -8,6 +8,7 @@
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::convert::Infallible;
 
 use bytes::Bytes;
 use hashbrown::HashTable;
@@ -64,7 +65,7 @@ impl Versions {
 }
 
 /// A key with its first bytes at hand: most comparisons end there, without a look elsewhere.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct RowKey {
     head: u128,
     pub bytes: Bytes,
@@ -256,11 +257,19 @@ impl Rows {
 
     /// The order that they would have, if they have none. To find it takes most of the time.
     pub(crate) fn order(&self) -> Option<Order> {
-        let Self::Loose(rows) = self else { return None };
-        let rows = rows.places.iter().filter_map(|place| Some((rows.row(*place)?, *place)));
-        let mut order: Order = rows.map(|(row, place)| (RowKey::of(&row.key), place)).collect();
-        order.sort_unstable();
-        Some(order)
+        let Self::Loose(Loose { pieces, .. }) = self else { return None };
+        let rows = pieces
+            .iter()
+            .flatten()
+            .zip(0..)
+            .filter_map(|(row, place)| row.as_ref().map(|row| (RowKey::of(&row.key), place)));
+        let mut rows: Order = rows.collect();
+        let mut order = Vec::with_capacity(rows.len());
+        let Ok(()) = in_order(&rows, |n| -> Result<(), Infallible> {
+            order.push(n);
+            Ok(())
+        });
+        Some(order.into_iter().map(|n| std::mem::take(&mut rows[n])).collect())
     }
 
     /// Puts them in an order that was found before. Some may have come and gone since.
@@ -296,6 +305,27 @@ impl Rows {
             }
         }
     }
+}
+
+/// Hands the numbers of rows to `each`, in the order of their keys. Only their first bytes are looked at where
+/// they differ; and rows that begin alike, as those of one partition key do, mostly have come in order. Those
+/// are handed over right after they were compared, while they are at hand.
+pub(crate) fn in_order<T, E>(
+    rows: &[(RowKey, T)],
+    mut each: impl FnMut(usize) -> Result<(), E>,
+) -> Result<(), E> {
+    let key = |&(_, n): &(u128, u32)| &rows[n as usize].0.bytes;
+    let mut order: Vec<(u128, u32)> = rows.iter().map(|(key, _)| key.head).zip(0..).collect();
+    if !order.is_sorted() {
+        order.sort_unstable();
+    }
+    for alike in order.chunk_by_mut(|one, other| one.0 == other.0) {
+        if !alike.is_sorted_by_key(key) {
+            alike.sort_unstable_by(|one, other| key(one).cmp(key(other)));
+        }
+        alike.iter().try_for_each(|(_, n)| each(*n as usize))?;
+    }
+    Ok(())
 }
 
 impl Loose {

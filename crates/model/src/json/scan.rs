@@ -313,32 +313,59 @@ impl Open {
 /// The next quote, backslash or control character at or after `at`, or the end.
 #[inline]
 pub(super) fn find_special(text: &[u8], mut at: usize) -> usize {
-    const ONES: u64 = u64::MAX / 255;
-    // Long texts by blocks that the compiler compares as a whole.
-    while let Some(block) = text.get(at..).and_then(|rest| rest.first_chunk::<32>()) {
-        let special = |byte: &u8| (*byte == b'"') | (*byte == b'\\') | (*byte < 0x20);
-        if block.iter().fold(false, |hit, byte| hit | special(byte)) {
-            break;
+    while let Some(block) = text.get(at..).and_then(|rest| rest.first_chunk()) {
+        let found = special_in(block);
+        if found < block.len() {
+            return at + found;
         }
-        at += 32;
-    }
-    // Eight bytes at a time: a byte is flagged where the subtraction borrows into its top bit.
-    let zero = |word: u64| word.wrapping_sub(ONES) & !word;
-    while let Some(chunk) = text.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
-        let word = u64::from_le_bytes(*chunk);
-        let quote = zero(word ^ (ONES * u64::from(b'"')));
-        let backslash = zero(word ^ (ONES * u64::from(b'\\')));
-        let control = word.wrapping_sub(ONES * 0x20) & !word;
-        let hits = (quote | backslash | control) & (ONES * 0x80);
-        if hits != 0 {
-            return at + hits.trailing_zeros() as usize / 8;
-        }
-        at += 8;
+        at += block.len();
     }
     while text.get(at).is_some_and(|&byte| byte != b'"' && byte != b'\\' && byte >= 0x20) {
         at += 1;
     }
     at
+}
+
+/// Bytes that are compared at once.
+#[cfg(target_arch = "x86_64")]
+const BLOCK_BYTES: usize = 16;
+#[cfg(not(target_arch = "x86_64"))]
+const BLOCK_BYTES: usize = 8;
+
+/// The place of the first quote, backslash or control character of a block, or its length.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[expect(unsafe_code, reason = "the instructions of a processor, which every one of this kind has")]
+fn special_in(block: &[u8; BLOCK_BYTES]) -> usize {
+    use std::arch::x86_64::{
+        _mm_cmpeq_epi8, _mm_min_epu8, _mm_movemask_epi8, _mm_or_si128, _mm_set_epi64x,
+        _mm_set1_epi8,
+    };
+    let word = u128::from_le_bytes(*block);
+    // SAFETY: these work on values alone, and every processor of this kind has them.
+    let special = unsafe {
+        let bytes = _mm_set_epi64x((word >> 64) as i64, word as i64);
+        let equal = |byte: u8| _mm_cmpeq_epi8(bytes, _mm_set1_epi8(byte as i8));
+        let control = _mm_cmpeq_epi8(_mm_min_epu8(bytes, _mm_set1_epi8(0x1F)), bytes);
+        _mm_movemask_epi8(_mm_or_si128(_mm_or_si128(equal(b'"'), equal(b'\\')), control))
+    };
+    // One bit a byte; the one behind them stands for the end.
+    (special as u32 | 1 << BLOCK_BYTES).trailing_zeros() as usize
+}
+
+/// The place of the first quote, backslash or control character of a block, or its length.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline]
+fn special_in(block: &[u8; BLOCK_BYTES]) -> usize {
+    const ONES: u64 = u64::MAX / 255;
+    // A byte is flagged where the subtraction borrows into its top bit.
+    let zero = |word: u64| word.wrapping_sub(ONES) & !word;
+    let word = u64::from_le_bytes(*block);
+    let quote = zero(word ^ (ONES * u64::from(b'"')));
+    let backslash = zero(word ^ (ONES * u64::from(b'\\')));
+    let control = word.wrapping_sub(ONES * 0x20) & !word;
+    let hits = (quote | backslash | control) & (ONES * 0x80);
+    hits.trailing_zeros() as usize / 8
 }
 
 /// The character of a `\u` escape (or pair of them) at `at`, and the length of its spelling.
@@ -420,4 +447,31 @@ fn skip_container(text: &[u8], mut at: usize) -> usize {
         }
     }
     text.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ends_plain_text_is_found_wherever_it_stands() {
+        let plain: Vec<u8> = (0x20..=0xFF).filter(|byte| !b"\"\\".contains(byte)).collect();
+        for length in 0..70 {
+            let text: Vec<u8> =
+                plain.iter().copied().cycle().skip(length * 7).take(length).collect();
+            for from in 0..=length {
+                assert_eq!(find_special(&text, from), length);
+                for at in from..length {
+                    for special in [b'"', b'\\', 0, 0x0A, 0x1F] {
+                        let mut text = text.clone();
+                        text[at] = special;
+                        // What comes behind it does not count.
+                        text[length - 1] = if at < length - 1 { b'"' } else { special };
+                        assert_eq!(find_special(&text, from), at, "{text:?} from {from}");
+                    }
+                }
+            }
+        }
+        assert_eq!(find_special(b"abc", 7), 7);
+    }
 }

@@ -24,6 +24,8 @@ pub struct Again<F> {
     task: Pin<Box<F>>,
     own: Arc<Own>,
     waker: Waker,
+    /// Whom its own waker wakes, to be compared without a lock.
+    scheduler: Option<Waker>,
 }
 
 struct Own {
@@ -35,26 +37,24 @@ impl<F: Future> Again<F> {
     /// Runs a future so.
     pub fn new(task: F) -> Self {
         let own = Arc::new(Own { state: AtomicU8::new(RESTING), scheduler: Mutex::new(None) });
-        Self { task: Box::pin(task), waker: own.clone().into(), own }
+        Self { task: Box::pin(task), waker: own.clone().into(), own, scheduler: None }
     }
 }
 
 impl<F: Future> Future for Again<F> {
     type Output = F::Output;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        {
-            let mut scheduler = self.own.scheduler();
-            if !scheduler.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
-                *scheduler = Some(cx.waker().clone());
-            }
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let Self { task, own, waker, scheduler } = self.get_mut();
+        if !scheduler.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+            *scheduler = Some(cx.waker().clone());
+            own.scheduler().clone_from(scheduler);
         }
-        let waker = self.waker.clone();
         for _ in 0..RUNS {
-            self.own.state.store(RUNNING, SeqCst);
-            let polled = self.task.as_mut().poll(&mut Context::from_waker(&waker));
+            own.state.store(RUNNING, SeqCst);
+            let polled = task.as_mut().poll(&mut Context::from_waker(waker));
             // Whoever wakes it from here on tells the scheduler.
-            if self.own.state.swap(RESTING, SeqCst) != WOKEN || polled.is_ready() {
+            if own.state.swap(RESTING, SeqCst) != WOKEN || polled.is_ready() {
                 return polled;
             }
         }

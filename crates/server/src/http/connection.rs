@@ -63,6 +63,9 @@ async fn drive(stream: Watched, peer: Arc<Peer>, activity: &Arc<Activity>) {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     // The watch has a limit for heads that does not also end idle connections, as hyper's does.
     builder.http1().header_read_timeout(None).max_buf_size(HEAD_BYTES_MAX);
+    // Where it is seen without reading that a client goes, hyper need not try to read during each request, for
+    // which it makes room each time.
+    builder.http1().half_close(!peer.secure);
     builder
         .http2()
         .max_concurrent_streams(HTTP2_STREAMS_MAX)

@@ -50,6 +50,9 @@ pub fn respond(
         let peer = &*peer;
         let activity = ActivityId::of(&parts.headers);
         let routed = Routed::of(&parts);
+        if routed.as_ref().is_ok_and(|routed| !routed.operation.is_brief()) {
+            peer.activity.attend();
+        }
         let mut received = 0;
         let answered = match &routed {
             Ok(routed) => caught(pin!(answer(peer, &parts, routed, body, &mut received))).await,

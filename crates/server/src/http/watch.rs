@@ -15,9 +15,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::{
     AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst,
 };
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use smallvec::SmallVec;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -30,10 +30,19 @@ use crate::Options;
 /// To copy so many bytes takes less time than the kernel needs to gather them.
 const COPIED_BYTES: usize = 4096;
 
-static START: LazyLock<Instant> = LazyLock::new(Instant::now);
-
-/// Milliseconds since the first call, and never 0, which means "not".
+/// Milliseconds since some time before the first call, and never 0, which means "not". The clock may be a few
+/// milliseconds behind, for which it takes a fraction of the time: every request asks it twice.
+#[cfg(target_os = "linux")]
 fn now_ms() -> u64 {
+    use rustix::time::{ClockId, clock_gettime};
+    let now = clock_gettime(ClockId::MonotonicCoarse);
+    now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000 + 1
+}
+
+#[cfg(not(target_os = "linux"))]
+fn now_ms() -> u64 {
+    static START: std::sync::LazyLock<std::time::Instant> =
+        std::sync::LazyLock::new(std::time::Instant::now);
     START.elapsed().as_millis() as u64 + 1
 }
 
@@ -107,6 +116,8 @@ pub struct Activity {
     requests: AtomicU32,
     /// HTTP/2 sends frames that belong to no request, so that bytes do not mean a head.
     multiplexed: AtomicBool,
+    /// Whether a request is under way that may take long, so that a client which goes has to be noticed.
+    attentive: AtomicBool,
     idle_since: AtomicU64,
     head_since: AtomicU64,
     blocked_since: AtomicU64,
@@ -164,6 +175,7 @@ impl Activity {
             begun: AtomicU32::new(0),
             requests: AtomicU32::new(0),
             multiplexed: AtomicBool::new(false),
+            attentive: AtomicBool::new(false),
             idle_since: AtomicU64::new(now_ms()),
             head_since: AtomicU64::new(0),
             blocked_since: AtomicU64::new(0),
@@ -183,6 +195,15 @@ impl Activity {
             self.multiplexed.store(true, Relaxed);
         }
         Busy(self.clone())
+    }
+
+    /// The request under way may take long: should its client go, it is ended. What is brief ends by itself,
+    /// and to look out for the client would cost it more than it could save.
+    pub fn attend(&self) {
+        // Over HTTP/2 connections are read from all the time.
+        if !self.multiplexed.load(Relaxed) {
+            self.attentive.store(true, Relaxed);
+        }
     }
 
     /// How many requests have begun, and whether none of them is under way.
@@ -277,6 +298,7 @@ pub struct Busy(Arc<Activity>);
 
 impl Drop for Busy {
     fn drop(&mut self) {
+        self.0.attentive.store(false, Relaxed);
         self.0.idle_since.store(now_ms(), Relaxed);
         self.0.requests.fetch_sub(1, Relaxed);
         self.0.traffic.end();
@@ -306,6 +328,19 @@ macro_rules! each {
             Stream::Tls($stream) => $call,
         }
     };
+}
+
+impl Watched {
+    /// Whether the client has gone; the task is woken if it does. One that has sent more has not, and is not
+    /// looked after any longer.
+    fn is_left(&self, cx: &mut Context<'_>) -> bool {
+        let Stream::Plain(stream) = &self.stream else { return false };
+        let mut byte = [0];
+        match stream.poll_peek(cx, &mut ReadBuf::new(&mut byte)) {
+            Poll::Ready(peeked) => peeked.map_or(true, |bytes| bytes == 0),
+            Poll::Pending => false,
+        }
+    }
 }
 
 impl AsyncRead for Watched {
@@ -363,6 +398,10 @@ impl AsyncWrite for Watched {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // Called whenever a connection runs, while a request is under way too.
+        if self.activity.attentive.load(Relaxed) && self.is_left(cx) {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
         let polled = each!(self, stream => Pin::new(stream).poll_flush(cx));
         self.activity.wrote(polled.is_ready());
         polled

@@ -102,6 +102,16 @@ async fn connections_beyond_the_limit_wait() {
     second.answer().await.expect("an answer").is(200);
 }
 
+#[tokio::test]
+async fn who_has_said_all_is_answered() {
+    let running = start().await.with_container().await;
+    let mut client = running.connect().await;
+    client.write(&Request::new("POST /dbs/d/colls/c/docs").pk("a").body(ITEM).bytes()).await;
+    tokio::io::AsyncWriteExt::shutdown(&mut client.stream).await.unwrap();
+    client.answer().await.expect("an answer").is(201);
+    assert!(client.answer().await.is_none());
+}
+
 const ITEM: &[u8] = br#"{"id":"1","pk":"a"}"#;
 
 /// A request that the server waits for the body of.

@@ -32,6 +32,11 @@ impl Ceiling {
         Self::start(Command::new(beside("ceiling")).arg("log").arg(folder))
     }
 
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     fn start(command: &mut Command) -> io::Result<Self> {
         let mut child = command.stdout(Stdio::piped()).stdin(Stdio::null()).spawn()?;
         let mut line = String::new();
