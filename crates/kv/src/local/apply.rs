@@ -78,6 +78,8 @@ pub(crate) struct Sealed {
     pub applied: Option<Applied>,
     pub accounts: Vec<(SegmentId, Option<Account>)>,
     pub epochs: Vec<(PartitionId, Epoch)>,
+    /// Whether the accounts are to be relied on.
+    pub settled: bool,
     tails: Tails,
 }
 
@@ -143,6 +145,8 @@ pub(crate) struct Applier {
     graves: VecDeque<(State, Keyspace, Bytes)>,
     /// A row was to be put that the tree has already, from the same place.
     done_before: bool,
+    /// Accounts are to be relied on.
+    settled: bool,
 }
 
 impl Applier {
@@ -186,6 +190,7 @@ impl Applier {
             claimed: BTreeSet::new(),
             journal_bytes: 0,
             done_before: false,
+            settled: true,
             graves: VecDeque::new(),
         }
     }
@@ -311,6 +316,7 @@ impl Applier {
             applied: self.applied,
             accounts: changed.collect(),
             epochs: claimed.collect(),
+            settled: self.settled,
             tails: self.tails.clone(),
         };
         if sealed.layer.is_empty() && sealed.accounts.is_empty() && sealed.epochs.is_empty() {
@@ -358,14 +364,19 @@ impl Applier {
         Ok(())
     }
 
-    /// Counts live bytes anew. Everything has to be in the tree.
+    /// Counts live bytes anew, while nobody else does anything. That they are wrong is on disk until they
+    /// are right on disk: whoever took wrong ones for right would remove values that are needed.
     pub(crate) fn recount(&mut self) -> Result<()> {
+        self.tree.begin_pointers()?;
+        self.settled = false;
+        self.flush()?;
         let live = self.tree.count_live()?;
         for (id, account) in &mut self.accounts {
             account.live = live.get(id).copied().unwrap_or(0);
             self.touched.insert(*id);
         }
-        Ok(())
+        self.settled = true;
+        self.flush()
     }
 
     /// Begins the next state, and takes out what no view can see any more.

@@ -137,7 +137,9 @@ pub(crate) fn write(tree: &Tree, sealed: &Sealed) -> Result<()> {
         tree.take_in(keyspace, &sealed.layer)?;
     }
     let mut batch = tree.batch(sealed.accounts.len() + sealed.epochs.len() + 2);
-    tree.end_pointers(&mut batch);
+    if sealed.settled {
+        tree.end_pointers(&mut batch);
+    }
     for (partition, epoch) in &sealed.epochs {
         tree.put_epoch(&mut batch, *partition, *epoch);
     }
