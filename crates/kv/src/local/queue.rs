@@ -87,9 +87,9 @@ impl Group {
 
     /// The number of a partition within the group, from now on at the latest.
     fn number_of(&mut self, partition: &Arc<Partition>) -> u32 {
-        let last = self.partitions.len().saturating_sub(PARTITIONS_SOUGHT);
-        let known = self.partitions[last..].iter().position(|known| Arc::ptr_eq(known, partition));
-        let number = last + known.unwrap_or(self.partitions.len() - last);
+        let from = self.partitions.len().saturating_sub(PARTITIONS_SOUGHT);
+        let known = self.partitions[from..].iter().position(|known| Arc::ptr_eq(known, partition));
+        let number = known.map_or(self.partitions.len(), |known| from + known);
         if known.is_none() {
             self.partitions.push(partition.clone());
         }
@@ -118,6 +118,14 @@ impl Group {
         self.entries.iter().map(Entry::buffered).sum()
     }
 
+    /// Lets go of the partitions before those that its entries are of.
+    fn forget_partitions(&mut self) {
+        let all = self.partitions.len() as u32;
+        let first = self.entries.iter().map(|entry| entry.partition).min().unwrap_or(all);
+        self.partitions.drain(..first as usize);
+        self.entries.iter_mut().for_each(|entry| entry.partition -= first);
+    }
+
     /// Takes out the entries of a partition.
     fn take_out(&mut self, partition: PartitionId) -> Vec<Entry> {
         let mut taken = Vec::new();
@@ -134,6 +142,7 @@ impl Group {
                 self.buffer.extend_from_slice(own);
             }
         }
+        self.forget_partitions();
         taken
     }
 
@@ -262,6 +271,7 @@ impl Queue {
             group.partitions.extend_from_slice(&all.partitions);
             group.entries.extend(all.entries.drain(..count));
             group.buffer.extend(all.buffer.drain(..group.bytes()));
+            all.forget_partitions();
         }
         true
     }
@@ -371,6 +381,30 @@ mod tests {
             assert!(group.partitions.len() as u64 <= 6 * count + 2);
             group.clear();
             assert!(group.partitions.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_backlog_that_lasts_holds_no_more_partitions_than_it_has_entries() {
+        let queue = Queue::new(CommitNo(0), usize::MAX);
+        let partition = |n| Arc::new(Partition::new(PartitionId(n), Epoch(1)));
+        let partitions: Vec<_> = (0..3 * PARTITIONS_SOUGHT as u64).map(partition).collect();
+        let value = Bytes::from(vec![7; GROUP_BYTES / 10]);
+        let mut rotating = partitions.iter().cycle();
+        let mut group = Group::default();
+        for _ in 0..30 {
+            for partition in rotating.by_ref().take(15) {
+                let put = Op::Put(Keyspace::Meta, Bytes::from_static(b"k"), value.clone());
+                queue.submit(partition, Epoch(1), &[put], Box::new(|| {})).unwrap();
+            }
+            assert!(queue.take(&mut group));
+            let last = group.entries.iter().map(|entry| group.partition(entry).id.0);
+            let first = (group.entries[0].no.0 - 1) % partitions.len() as u64;
+            assert!(last.eq((first..).map(|n| n % 24).take(group.entries.len())));
+            group.clear();
+            let waiting = queue.waiting();
+            let Group { entries, partitions, .. } = &waiting.group;
+            assert!(partitions.len() <= entries.len() + PARTITIONS_SOUGHT);
         }
     }
 }
