@@ -21,6 +21,7 @@
 mod apply;
 mod chores;
 mod commit;
+mod count;
 mod file;
 mod filter;
 mod flush;
@@ -59,6 +60,7 @@ use tokio::sync::watch;
 use self::apply::{Applier, Published};
 use self::chores::Chores;
 use self::commit::{Finish, at_path, lock};
+use self::count::Count;
 use self::flush::Flusher;
 use self::journal::{Ground, Journal};
 use self::keys::Survey;
@@ -198,7 +200,8 @@ impl Local {
             damaged: HashSet::new(),
         };
         let survey = Survey::new(tree.clone(), published.clone());
-        let chores = Arc::new(Chores::new(reclaimer, survey));
+        let count = Count::new(tree.clone(), applier.clone(), flusher.clone());
+        let chores = Arc::new(Chores::new(reclaimer, survey, count));
         let looked = look_at_times(&chores);
         let finish = Finish::new(queue.clone(), applier.clone(), flusher, looked);
         let shared = Shared {
@@ -322,6 +325,7 @@ impl Stores for Local {
             (used + u64::from(account.used), live + account.live)
         });
         let segments = applier.accounts().len() as u64;
+        let uncounted = if applier.is_settled() { 0 } else { segments };
         let layer_bytes = applier.layer_bytes() as u64;
         drop(applier);
         vec![
@@ -331,6 +335,7 @@ impl Stores for Local {
             ("segments", segments),
             ("segment_bytes", used),
             ("segment_live_bytes", live),
+            ("segments_uncounted", uncounted),
             ("index_bytes", self.shared.tree.disk_bytes()),
             ("layer_bytes", layer_bytes),
             ("known_keys", self.shared.published.load().keys.told() as u64),

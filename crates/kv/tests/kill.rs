@@ -111,6 +111,8 @@ async fn check(dir: &Path, acknowledged: u64) {
         (Bytes::copy_from_slice(&lsn.to_be_bytes()), Bytes::from(vec![lsn as u8; 1000]))
     });
     assert_eq!(feed, expected.collect::<Vec<_>>());
+    store.reclaim().unwrap();
     let live = store.figures().into_iter().find(|figure| figure.0 == "segment_live_bytes").unwrap();
     assert_eq!(live.1, DOCS * 1000, "wherever in a flush the crash came, live bytes are exact");
+    assert_eq!(rows(&*owner.published(), Keyspace::Feed).await, feed);
 }

@@ -188,6 +188,7 @@ async fn an_older_index_or_none_is_brought_up_to_date() {
         assert!(check_documents(&*owner.published()).await > 40);
         let head = owner.published().get(Keyspace::Meta, b"head").await.unwrap();
         assert_eq!(head, Some(Bytes::from("240")));
+        store.reclaim().unwrap();
         let live = figure(&store, "segment_live_bytes");
         let feed = rows(&*owner.published(), Keyspace::Feed).await;
         assert_eq!(live, feed.iter().map(|(_, value)| value.len() as u64).sum::<u64>());

@@ -7,7 +7,7 @@
 //! - One holder at a time (it lives behind a mutex), records in the order of their commit.
 //! - A layer, the accounts of segments as they were when it was sealed, and the place in the
 //!   journal that it reaches to are flushed together. Live bytes are exact at any point where a
-//!   crash can put us, but for the middle of a flush: then they are counted anew.
+//!   crash can put us, but for the middle of a flush: then they are counted anew ([`super::count`]).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::{Bound, Deref};
@@ -19,6 +19,7 @@ use bytes::Bytes;
 use foldhash::{HashMap, HashMapExt};
 use smallvec::SmallVec;
 
+use super::count::{Live, Since};
 use super::format::{
     Change, RECORD_HEADER_BYTES, RecordKind, Row, Rows, SEGMENT_HEADER_BYTES, SegmentId,
     SegmentKind,
@@ -80,6 +81,8 @@ pub(crate) struct Sealed {
     pub epochs: Vec<(PartitionId, Epoch)>,
     /// Whether the accounts are to be relied on.
     pub settled: bool,
+    /// Whether live bytes are counted from here on.
+    counted: bool,
     tails: Tails,
 }
 
@@ -143,10 +146,7 @@ pub(crate) struct Applier {
     views: VecDeque<(State, Weak<Published>)>,
     /// Rows of the newest layer that can go once every view sees them gone.
     graves: VecDeque<(State, Keyspace, Bytes)>,
-    /// A row was to be put that the tree has already, from the same place.
-    done_before: bool,
-    /// Accounts are to be relied on.
-    settled: bool,
+    live: Live,
 }
 
 impl Applier {
@@ -154,6 +154,7 @@ impl Applier {
         tree: Arc<Tree>,
         segments: SegmentSet,
         accounts: BTreeMap<SegmentId, Account>,
+        live: Live,
         applied: Option<Applied>,
         layer_bytes: usize,
     ) -> Self {
@@ -189,8 +190,7 @@ impl Applier {
             touched: BTreeSet::new(),
             claimed: BTreeSet::new(),
             journal_bytes: 0,
-            done_before: false,
-            settled: true,
+            live,
             graves: VecDeque::new(),
         }
     }
@@ -219,10 +219,9 @@ impl Applier {
         }
     }
 
-    /// Whether the tree turned out to hold more than it says: it has forgotten a flush, and its accounts
-    /// are not to be relied on.
-    pub(crate) fn was_done_before(&self) -> bool {
-        self.done_before
+    /// Whether the accounts are to be relied on.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.live.is_known()
     }
 
     /// Memory that layers take.
@@ -273,7 +272,7 @@ impl Applier {
         for (keyspace, key, old, new) in moves {
             if self.stored(*keyspace, key)?.is_some_and(|now| now.same_place(old)) {
                 self.release(*old);
-                self.account(new.segment).live += u64::from(new.bytes);
+                self.hold(*new);
                 self.put(*keyspace, key.clone(), Value::Point(*new), false);
             }
         }
@@ -284,8 +283,9 @@ impl Applier {
     /// Forgets a segment that nothing points to. The caller flushes and syncs before the file
     /// goes.
     pub(crate) fn retire(&mut self, id: SegmentId) -> Option<Arc<Segment>> {
-        let current = self.applied.map(|applied| applied.segment);
-        if current == Some(id) || self.accounts.get(&id).is_none_or(|account| account.live > 0) {
+        let current = self.applied.map(|applied| applied.segment) == Some(id);
+        let kept = current || !self.is_settled();
+        if kept || self.accounts.get(&id).is_none_or(|account| account.live > 0) {
             return None;
         }
         self.accounts.remove(&id);
@@ -316,7 +316,8 @@ impl Applier {
             applied: self.applied,
             accounts: changed.collect(),
             epochs: claimed.collect(),
-            settled: self.settled,
+            settled: self.is_settled(),
+            counted: false,
             tails: self.tails.clone(),
         };
         if sealed.layer.is_empty() && sealed.accounts.is_empty() && sealed.epochs.is_empty() {
@@ -341,6 +342,11 @@ impl Applier {
     pub(crate) fn flushed(&mut self) {
         let Some(sealed) = self.sealed.pop_front() else { return };
         self.base = Base::of(&self.tree, sealed.tails);
+        if let Live::Counting(since) = &mut self.live
+            && sealed.counted
+        {
+            since.base = Some(self.base.clone());
+        }
         self.layers = self.layers[..self.layers.len() - 1].into();
         self.publish();
     }
@@ -364,19 +370,33 @@ impl Applier {
         Ok(())
     }
 
-    /// Counts live bytes anew, while nobody else does anything. That they are wrong is on disk until they
-    /// are right on disk: whoever took wrong ones for right would remove values that are needed.
-    pub(crate) fn recount(&mut self) -> Result<()> {
-        self.tree.begin_pointers()?;
-        self.settled = false;
-        self.flush()?;
-        let live = self.tree.count_live()?;
-        for (id, account) in &mut self.accounts {
-            account.live = live.get(id).copied().unwrap_or(0);
-            self.touched.insert(*id);
+    /// Has live bytes counted from what has been applied so far.
+    pub(crate) fn begin_count(&mut self) {
+        self.seal();
+        let mut since = Since::default();
+        match self.sealed.back_mut() {
+            Some(last) => last.counted = true,
+            None => since.base = Some(self.base.clone()),
         }
-        self.settled = true;
-        self.flush()
+        self.live = Live::Counting(since);
+    }
+
+    /// Hands over what is to be counted, once it is in the tree.
+    pub(crate) fn counted_from(&mut self) -> Option<Arc<Base>> {
+        match &mut self.live {
+            Live::Counting(since) => since.base.take(),
+            Live::Known | Live::Unknown => None,
+        }
+    }
+
+    /// Takes over what was counted. With the next flush it is on disk.
+    pub(crate) fn settle(&mut self, counted: &BTreeMap<SegmentId, u64>) -> Result<()> {
+        if let Live::Counting(since) = std::mem::replace(&mut self.live, Live::Unknown) {
+            since.settle(counted, &mut self.accounts)?;
+            self.touched.extend(self.accounts.keys());
+            self.live = Live::Known;
+        }
+        Ok(())
     }
 
     /// Begins the next state, and takes out what no view can see any more.
@@ -504,8 +524,11 @@ impl Applier {
             bytes: row.value_bytes as u32,
             crc: row.value_crc,
         };
-        self.done_before |= old.is_some_and(|old| old.same_place(&pointer));
-        self.account(segment.id()).live += u64::from(pointer.bytes);
+        if old.is_some_and(|old| old.same_place(&pointer)) {
+            // The tree holds more than it says: it has forgotten a flush, and what that flush did to accounts.
+            self.live = Live::Unknown;
+        }
+        self.hold(pointer);
         self.raise_tail(row.keyspace, &key);
         self.put(row.keyspace, key, Value::Point(pointer), old.is_none());
         Ok(())
@@ -542,10 +565,16 @@ impl Applier {
         self.accounts.entry(id).or_insert(unknown)
     }
 
+    fn hold(&mut self, new: Pointer) {
+        self.account(new.segment).live += u64::from(new.bytes);
+        self.live.changed(new.segment, i64::from(new.bytes));
+    }
+
     fn release(&mut self, old: Pointer) {
         let account = self.account(old.segment);
-        // Below zero only while accounts are not to be relied on; they are counted anew then.
+        // Below zero only while accounts are not to be relied on.
         account.live = account.live.saturating_sub(u64::from(old.bytes));
+        self.live.changed(old.segment, -i64::from(old.bytes));
     }
 
     /// The pointer that a key has now. A key beyond the tail needs no lookup: that is every

@@ -1,5 +1,5 @@
-//! What is done behind the commits, on one thread: reclaiming segments, trimming, and going through
-//! keys.
+//! What is done behind the commits, on one thread: reclaiming segments, trimming, going through keys,
+//! and counting live bytes.
 
 use std::collections::VecDeque;
 use std::io;
@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::count::Count;
 use super::keys::Survey;
 use super::reclaim::Reclaimer;
 use super::trim::{self, Trim};
@@ -17,8 +18,8 @@ use crate::Result;
 /// How long a trim waits when the queue is full.
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
 
-/// What lies between two steps of going through keys, so that it is not noticed.
-const SURVEY_PAUSE: Duration = Duration::from_millis(10);
+/// What lies between two steps of going through rows, so that it is not noticed.
+const STEP_PAUSE: Duration = Duration::from_millis(10);
 
 /// A flag that ends waits.
 #[derive(Default)]
@@ -51,24 +52,27 @@ pub(crate) struct Chores {
     pub stop: Stop,
     reclaimer: Mutex<Reclaimer>,
     survey: Mutex<Survey>,
+    count: Mutex<Count>,
 }
 
 #[derive(Default)]
 struct List {
     look: bool,
-    survey: bool,
+    /// There are rows to be gone through.
+    step: bool,
     trims: VecDeque<Trim>,
     closed: bool,
 }
 
 impl Chores {
-    pub(crate) fn new(reclaimer: Reclaimer, survey: Survey) -> Self {
+    pub(crate) fn new(reclaimer: Reclaimer, survey: Survey, count: Count) -> Self {
         Self {
             list: Mutex::default(),
             changed: Condvar::new(),
             stop: Stop::default(),
             reclaimer: Mutex::new(reclaimer),
             survey: Mutex::new(survey),
+            count: Mutex::new(count),
         }
     }
 
@@ -105,19 +109,24 @@ impl Chores {
         self.changed.notify_all();
     }
 
-    /// Reclaims what can be reclaimed now, on the calling thread.
+    /// Reclaims what can be reclaimed, on the calling thread.
     pub(crate) fn reclaim(&self) -> Result<usize> {
+        while self.count() {}
+        self.reclaim_known()
+    }
+
+    fn reclaim_known(&self) -> Result<usize> {
         self.reclaimer.lock().unwrap_or_else(PoisonError::into_inner).run(&self.stop)
     }
 
     fn run(&self) {
-        while let Some((look, survey, trim)) = self.next() {
-            if look && let Err(error) = self.reclaim() {
+        while let Some((look, step, trim)) = self.next() {
+            if look && let Err(error) = self.reclaim_known() {
                 tracing::error!(%error, "space could not be reclaimed");
             }
-            if (look || survey) && self.survey() {
-                self.stop.wait(SURVEY_PAUSE);
-                self.list().survey = true;
+            if (look || step) && (self.count() | self.survey()) {
+                self.stop.wait(STEP_PAUSE);
+                self.list().step = true;
             }
             if let Some(trim) = trim {
                 self.step(trim);
@@ -133,6 +142,25 @@ impl Chores {
                 tracing::error!(%error, "not all items could be gone through");
                 false
             })
+    }
+
+    /// Counts the next live bytes, if that is due; whether there are more.
+    fn count(&self) -> bool {
+        let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        if !count.is_due() {
+            return false;
+        }
+        match count.step() {
+            Ok(true) => true,
+            Ok(false) => {
+                self.look();
+                false
+            }
+            Err(error) => {
+                tracing::error!(%error, "live bytes could not be counted; no space is given back");
+                false
+            }
+        }
     }
 
     fn step(&self, trim: Trim) {
@@ -153,10 +181,10 @@ impl Chores {
             if list.closed {
                 return None;
             }
-            let (look, survey) = (std::mem::take(&mut list.look), std::mem::take(&mut list.survey));
+            let (look, step) = (std::mem::take(&mut list.look), std::mem::take(&mut list.step));
             let trim = list.trims.pop_front();
-            if look || survey || trim.is_some() {
-                return Some((look, survey, trim));
+            if look || step || trim.is_some() {
+                return Some((look, step, trim));
             }
             list = self.changed.wait(list).unwrap_or_else(PoisonError::into_inner);
         }

@@ -130,7 +130,7 @@ pub(crate) fn write(tree: &Tree, sealed: &Sealed) -> Result<()> {
     let pointed = [Keyspace::Feed, Keyspace::Log];
     let pointed = pointed.into_iter().filter(|keyspace| !sealed.layer.is_empty_space(*keyspace));
     let pointed: Vec<_> = pointed.collect();
-    if !pointed.is_empty() {
+    if !pointed.is_empty() || !sealed.settled {
         tree.begin_pointers()?;
     }
     for keyspace in pointed {

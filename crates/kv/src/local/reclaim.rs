@@ -75,7 +75,8 @@ impl Reclaimer {
 
     fn plan(&self) -> Plan {
         let applier = lock(&self.applier);
-        let Some(applied) = applier.applied() else { return Plan::Nothing };
+        let applied = applier.applied().filter(|_| applier.is_settled());
+        let Some(applied) = applied else { return Plan::Nothing };
         let sealed = applier.accounts().iter().filter(|(id, account)| {
             let written = account.kind == SegmentKind::Journal && **id >= applied.segment;
             let left_alone = written || self.damaged.contains(id);

@@ -16,6 +16,7 @@ use std::sync::atomic::Ordering;
 
 use super::apply::Applier;
 use super::commit::at_path;
+use super::count::Live;
 use super::file::JournalFile;
 use super::format::{SEGMENT_HEADER_BYTES, SegmentHeader, SegmentId, SegmentKind};
 use super::journal::{Current, Ground};
@@ -53,10 +54,11 @@ pub(crate) fn recover(ground: &Ground, tree: &Arc<Tree>, layer_bytes: usize) -> 
     let journal = chain(ground, &segments, applied)?;
     let known = segments.iter().filter(|(id, _)| accounts.contains_key(id));
     let known = known.map(|(id, segment)| (*id, segment.clone())).collect();
-    let mut applier = Applier::new(tree.clone(), known, accounts, applied, layer_bytes);
+    let live = if unsettled { Live::Unknown } else { Live::Known };
+    let mut applier = Applier::new(tree.clone(), known, accounts, live, applied, layer_bytes);
     let (current, replayed) = replay(ground, &mut applier, &journal, applied)?;
-    if unsettled || applier.was_done_before() {
-        applier.recount()?;
+    if !applier.is_settled() {
+        tree.begin_pointers()?;
     }
     Ok(Recovered { applier, current, replayed })
 }
@@ -271,11 +273,15 @@ fn reopen(ground: &Ground, segment: &Arc<Segment>, end: u64) -> Result<Current> 
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
     use std::sync::atomic::AtomicU32;
 
     use bytes::Bytes;
     use tempfile::TempDir;
 
+    use super::super::commit::lock;
+    use super::super::count::Count;
+    use super::super::flush::Flusher;
     use super::*;
     use crate::{Claim, Durability, Keyspace, Local, LocalOptions, Op, PartitionId, Stores as _};
 
@@ -300,7 +306,11 @@ mod tests {
     }
 
     /// Recovers, and hands over what it finds; whatever is not stored by then is lost with the process.
-    fn with<T>(dir: &Path, look: impl FnOnce(&Tree, &mut Applier) -> T) -> T {
+    fn with<T>(
+        dir: &Path,
+        layer_bytes: usize,
+        look: impl FnOnce(&Arc<Tree>, &Arc<Mutex<Applier>>) -> T,
+    ) -> T {
         let tree = Arc::new(Tree::open(&dir.join("index"), 1 << 20).unwrap());
         let ground = Ground {
             dir: dir.to_path_buf(),
@@ -310,8 +320,8 @@ mod tests {
             opened: Arc::default(),
             next_id: AtomicU32::new(last_id(dir).unwrap() + 1),
         };
-        let mut recovered = recover(&ground, &tree, usize::MAX).unwrap();
-        let looked = look(&tree, &mut recovered.applier);
+        let recovered = recover(&ground, &tree, layer_bytes).unwrap();
+        let looked = look(&tree, &Arc::new(Mutex::new(recovered.applier)));
         tree.hand_over().unwrap();
         looked
     }
@@ -320,24 +330,62 @@ mod tests {
         applier.accounts().iter().map(|(id, account)| (*id, account.live)).collect()
     }
 
-    #[tokio::test]
-    async fn what_was_counted_anew_is_known_after_the_next_crash() {
-        let dir = killed().await;
-        // A flush that ends in the middle: the rows are there, and nothing else says so.
-        let all = with(dir.path(), |tree, applier| {
-            let all = live(applier);
+    /// Leaves a flush that ended in the middle: the rows may be there, and nothing else says so. Returns
+    /// what the accounts should be.
+    fn cut_flush(dir: &Path, taken_in: bool) -> BTreeMap<SegmentId, u64> {
+        with(dir, usize::MAX, |tree, applier| {
+            let mut applier = lock(applier);
             applier.seal();
             tree.begin_pointers().unwrap();
-            tree.take_in(Keyspace::Feed, &applier.next_sealed().unwrap().layer).unwrap();
-            all
+            if taken_in {
+                tree.take_in(Keyspace::Feed, &applier.next_sealed().unwrap().layer).unwrap();
+            }
+            live(&applier)
+        })
+    }
+
+    fn count_again(dir: &Path) -> BTreeMap<SegmentId, u64> {
+        with(dir, usize::MAX, |tree, applier| {
+            let flusher = Arc::new(Flusher::new(tree.clone(), applier.clone()));
+            let mut count = Count::new(tree.clone(), applier.clone(), flusher);
+            assert!(count.is_due());
+            while count.step().unwrap() {}
+            assert!(!count.is_due());
+            live(&lock(applier))
+        })
+    }
+
+    fn assert_settled(dir: &Path, all: &BTreeMap<SegmentId, u64>) {
+        with(dir, usize::MAX, |_, applier| {
+            assert!(lock(applier).is_settled());
+            assert_eq!(live(&lock(applier)), *all);
         });
+    }
+
+    #[tokio::test]
+    async fn accounts_are_unknown_until_they_are_counted_and_stored() {
+        let dir = killed().await;
+        let all = cut_flush(dir.path(), true);
         assert!(all.len() > 5 && all.values().sum::<u64>() == 50_000, "{all:?}");
-        for crash in 0..3 {
-            let counted = with(dir.path(), |tree, applier| {
-                assert_eq!(live(applier), all, "after {crash} more");
-                tree.count_live().unwrap()
+        // Killed again before anything is counted; a part of the journal was flushed as it was replayed.
+        for layer_bytes in [1, usize::MAX, usize::MAX] {
+            with(dir.path(), layer_bytes, |tree, applier| {
+                let mut applier = lock(applier);
+                assert!(!applier.is_settled());
+                applier.flush().unwrap();
+                assert!(all.keys().all(|id| applier.retire(*id).is_none()));
+                tree.set_live(0);
             });
-            assert_eq!(counted, all);
         }
+        assert_eq!(count_again(dir.path()), all);
+        assert_settled(dir.path(), &all);
+    }
+
+    #[tokio::test]
+    async fn what_is_not_in_the_tree_is_counted_too() {
+        let dir = killed().await;
+        let all = cut_flush(dir.path(), false);
+        assert_eq!(count_again(dir.path()), all);
+        assert_settled(dir.path(), &all);
     }
 }

@@ -8,11 +8,11 @@
 //!   and the row that says how far the journal is [`Applied`]. Until that batch has come, replay
 //!   does the same rows again, to the same end.
 //! - Accounts cannot be found by doing rows again. So a mark is set before pointers are taken
-//!   in, and goes with that batch; where it is found, live bytes are counted anew.
+//!   in, and goes with that batch; where it is found, live bytes are counted anew
+//!   ([`super::count`]).
 //! - Before a segment is removed, everything applied so far is flushed and synced.
 //! - Snapshots are taken only between two flushes, by the one thread that flushes.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -239,19 +239,6 @@ impl Tree {
         self.internal.contains_key(FLUSHING).map_err(|error| failed(&error))
     }
 
-    /// Live bytes by segment, from the pointers themselves.
-    pub(crate) fn count_live(&self) -> Result<BTreeMap<SegmentId, u64>> {
-        let mut live = BTreeMap::new();
-        for keyspace in [Keyspace::Feed, Keyspace::Log] {
-            for row in self.space(keyspace).iter() {
-                let value = row.value().map_err(|error| failed(&error))?;
-                let pointer = Pointer::decode(&value)?;
-                *live.entry(pointer.segment).or_default() += u64::from(pointer.bytes);
-            }
-        }
-        Ok(live)
-    }
-
     /// Gives what is written to the operating system, so that a crash of the process keeps it.
     pub(crate) fn hand_over(&self) -> Result<()> {
         self.db.persist(PersistMode::Buffer).map_err(|error| failed(&error))
@@ -316,6 +303,16 @@ impl Tree {
         row[1..5].copy_from_slice(&account.used.to_le_bytes());
         row[5..].copy_from_slice(&account.live.to_le_bytes());
         batch.insert(&self.internal, account_key(id).as_slice(), row.as_slice());
+    }
+
+    /// Has every account say the same.
+    #[cfg(test)]
+    pub(crate) fn set_live(&self, live: u64) {
+        let mut batch = self.batch(0);
+        for (id, account) in self.accounts().unwrap() {
+            self.put_account(&mut batch, id, Account { live, ..account });
+        }
+        batch.commit().unwrap();
     }
 
     pub(crate) fn remove_account(&self, batch: &mut fjall::OwnedWriteBatch, id: SegmentId) {
