@@ -37,5 +37,12 @@ pub fn cargo(arguments: &[&str]) -> Command {
     let mut command = command(std::env::var_os("CARGO").unwrap_or("cargo".into()), arguments);
     // What we build must land where we look for it, however we were started.
     command.env("CARGO_TARGET_DIR", target());
+    // Who runs us says so in the environment. Some crates are built again wherever that has changed.
+    for (name, _) in std::env::vars_os() {
+        let ours = ["CARGO_MANIFEST_", "CARGO_PKG_"];
+        if name.to_str().is_some_and(|name| ours.iter().any(|our| name.starts_with(our))) {
+            command.env_remove(name);
+        }
+    }
     command
 }
