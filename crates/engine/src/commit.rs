@@ -15,12 +15,13 @@ mod draft;
 mod overlay;
 mod reads;
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use kv::{CommitNo, Keyspace, Op};
+use kv::{CommitNo, Keyspace, Note, Op};
 use model::policy::ContainerDefinition;
 use model::{Error, Fault, Result};
 use smallvec::SmallVec;
@@ -54,7 +55,7 @@ pub(crate) struct Writer {
     history: History,
     /// The history has changed since it was stored; the next commit stores it.
     history_changed: bool,
-    doomed: Arc<Doomed>,
+    doomed: Doomed,
     indexing: Indexing,
     outlook: Arc<ArcSwap<Outlook>>,
     /// So has what is indexed.
@@ -86,7 +87,7 @@ impl Writer {
     pub(crate) fn new(
         head: Head,
         history: History,
-        doomed: Arc<Doomed>,
+        doomed: Doomed,
         indexing: Indexing,
         horizon: CommitNo,
     ) -> (Mutex<Self>, Arc<ArcSwap<Outlook>>) {
@@ -252,7 +253,7 @@ impl Partition {
                 Outcome::Submitted(decided, lsn, ticket) => {
                     ticket.durable().await.map_err(storage)?;
                     // Who is told of a write can read it.
-                    self.durable_up_to(lsn);
+                    self.listeners.durable_up_to(lsn);
                     return Ok(decided);
                 }
             }
@@ -283,7 +284,7 @@ impl Partition {
             number: self.number,
             places: 0,
             versions: 0,
-            doomed: writer.doomed.clone(),
+            doomed: Cow::Borrowed(&writer.doomed),
             overlay: Some(&writer.overlay),
             reads,
             missing: None,
@@ -295,6 +296,10 @@ impl Partition {
         };
         let decided = decide(&mut draft);
         let Draft { head, history, doomed, missing, writes, moved, built, .. } = draft;
+        let doomed = match doomed {
+            Cow::Owned(changed) => Some(changed),
+            Cow::Borrowed(_) => None,
+        };
         if let Some(place) = missing {
             return Ok(Outcome::Read(place));
         }
@@ -327,7 +332,8 @@ impl Partition {
         writer.gate.note(&batch);
         let bells = bells_of(&batch);
         // Before anybody can see it.
-        let dooms = (doomed.len().saturating_sub(writer.doomed.len())) as u64;
+        let doomed_now = doomed.as_ref().map_or(0, Doomed::len);
+        let dooms = doomed_now.saturating_sub(writer.doomed.len()) as u64;
         if dooms > 0 {
             self.dooms.fetch_add(dooms, Ordering::SeqCst);
         }
@@ -337,7 +343,10 @@ impl Partition {
         writer.watches.note(&remembered, watch);
         let outlook = history.images != writer.history.images || indexing.is_some();
         (writer.history, writer.history_changed) = (history, false);
-        (writer.head, writer.doomed) = (head, doomed);
+        writer.head = head;
+        if let Some(doomed) = doomed {
+            writer.doomed = doomed;
+        }
         writer.indexing_changed = false;
         if let Some(indexing) = indexing {
             writer.indexing = indexing;
@@ -368,14 +377,8 @@ impl Partition {
         let items = written.iter().filter(|((keyspace, _), _)| *keyspace == Keyspace::Docs);
         let items = items.map(|((_, key), _)| self.cache.forget(&Key(self.number, key.clone())));
         let forgotten: SmallVec<[Forgotten; 1]> = items.collect();
-        // Whoever waits for changes is woken from outside of the runtime, and so beside the writer
-        // and not behind it; and whatever becomes of the writer.
-        let partition = self.clone();
-        let announce = move || {
-            partition.durable_up_to(lsn);
-            partition.listeners.ring(&bells);
-        };
-        let submitted = self.owner.submit_then(batch, Box::new(announce));
+        let note = Note { number: lsn, marks: bells };
+        let submitted = self.owner.submit_then(batch, Some((&self.follower, note)));
         let no = submitted.as_ref().ok().map(kv::Ticket::no);
         forgotten.into_iter().for_each(|item| self.cache.written(item, no));
         submitted.map_err(storage)

@@ -10,6 +10,7 @@
 //! - An LSN tells the items of before from those of after, in children and merged partitions too:
 //!   LSNs go with the rows and only grow.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -126,7 +127,7 @@ impl Draft<'_> {
             ));
         }
         let sentence = Sentence { lsn: self.lsn, key: key.clone() };
-        self.doomed = Arc::new(self.doomed.with(prefix, &sentence));
+        self.doomed = Cow::Owned(self.doomed.with(prefix, &sentence));
         self.put(Keyspace::Index, keys::doomed_key(prefix), sentence.encode());
         Ok(self.lsn)
     }
@@ -136,7 +137,7 @@ impl Draft<'_> {
         if self.doomed.0.get(prefix) != Some(sentence) {
             return false;
         }
-        self.doomed = Arc::new(self.doomed.without(prefix));
+        self.doomed = Cow::Owned(self.doomed.without(prefix));
         self.delete(Keyspace::Index, keys::doomed_key(prefix));
         true
     }

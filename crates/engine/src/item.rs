@@ -203,7 +203,7 @@ impl Container {
                     return Ok(None);
                 }
                 // What a view shows is durable, though its writer may not have woken to say so.
-                partition.durable_up_to(cached.row.etag.lsn());
+                partition.listeners.durable_up_to(cached.row.etag.lsn());
                 partition.cache.put(key, cached.clone(), view.commit());
                 cached
             }

@@ -1,4 +1,4 @@
-//! Who waits for changes of a partition, and how they are woken.
+//! How far a partition has come, who waits for its changes, and how they are woken.
 //!
 //! A reader of one partition key waits at a bell of that key and is not woken by writes of others:
 //! a thousand such readers cost a busy partition nothing. Who reads more than one key waits for
@@ -8,12 +8,12 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use foldhash::HashMap;
-use kv::{Keyspace, Op};
+use kv::{Follow, Keyspace, Note, Op};
 use model::epk::EpkRange;
 use smallvec::SmallVec;
 use tokio::sync::Notify;
@@ -32,6 +32,8 @@ pub(crate) type Bells = SmallVec<[Bell; 1]>;
 /// See the top of this file.
 #[derive(Debug, Default)]
 pub(crate) struct Listeners {
+    /// The newest LSN that has been acknowledged. Every view published from now on has it.
+    durable: AtomicU64,
     every: Arc<Notify>,
     bells: Mutex<HashMap<Bell, (Arc<Notify>, usize)>>,
     /// How many wait at bells.
@@ -45,7 +47,35 @@ pub(crate) struct Listening {
     listeners: Arc<Listeners>,
 }
 
+/// Whoever waits for changes is woken from outside of the runtime, and so beside the writer and not
+/// behind it.
+impl Follow for Listeners {
+    fn durable(&self, notes: &[Note]) {
+        if let Some(last) = notes.last() {
+            self.durable_up_to(last.number);
+        }
+        self.ring(notes.iter().flat_map(|note| &note.marks));
+    }
+}
+
 impl Listeners {
+    /// Of a partition that has come to an LSN.
+    pub fn since(lsn: u64) -> Self {
+        Self { durable: AtomicU64::new(lsn), ..Self::default() }
+    }
+
+    /// The newest acknowledged LSN.
+    pub fn lsn(&self) -> u64 {
+        self.durable.load(Ordering::Acquire)
+    }
+
+    pub fn durable_up_to(&self, lsn: u64) {
+        // Mostly it is said of a later one already, and to look costs less.
+        if self.lsn() < lsn {
+            self.durable.fetch_max(lsn, Ordering::AcqRel);
+        }
+    }
+
     /// Listens for writes to a range of keys, from this moment on.
     pub fn listen(self: &Arc<Self>, keys: &EpkRange) -> Listening {
         let bell = bell_of_range(keys);
@@ -65,7 +95,7 @@ impl Listeners {
     }
 
     /// Wakes those who wait for what was written.
-    pub fn ring(&self, written: &[Bell]) {
+    fn ring<'a>(&self, written: impl Iterator<Item = &'a Bell>) {
         self.every.notify_waiters();
         // A reader that is not counted yet has still to look, and finds what was written.
         if self.waiting.load(Ordering::SeqCst) == 0 {
@@ -181,7 +211,9 @@ mod tests {
         let mut mine = listeners.listen(&range(&key(7, 1), &key(7, 2)));
         let mut others = listeners.listen(&range(&key(9, 1), &key(9, 2)));
         let mut all = listeners.listen(&EpkRange::new(Epk::MIN, Epk::max()));
-        listeners.ring(&[bell(&key(7, 1))]);
+        let note = |number, marks: &[Bell]| Note { number, marks: marks.into() };
+        listeners.durable(&[note(3, &[bell(&key(5, 1))]), note(4, &[bell(&key(7, 1))])]);
+        assert_eq!(listeners.lsn(), 4);
         let now = |listening: &mut Listening| {
             let mut context = Context::from_waker(std::task::Waker::noop());
             Pin::new(listening).poll(&mut context).is_ready()

@@ -1,11 +1,11 @@
 //! One partition: a span of the key space, its owner in storage, and its single writer.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use bytes::Bytes;
-use kv::{Claim, CommitNo, Keyspace, Owner, PartitionId, Stores, View};
+use kv::{Claim, CommitNo, Follow, Keyspace, Owner, PartitionId, Stores, View};
 use model::Result;
 use model::epk::EpkRange;
 use model::token::Session;
@@ -43,8 +43,6 @@ pub(crate) struct Partition {
     /// Deletes of whole partition keys that were ever submitted, and those that were carried out.
     pub(crate) dooms: AtomicU64,
     pub(crate) absolved: AtomicU64,
-    /// The newest LSN that has been acknowledged. Every view published from now on has it.
-    durable: AtomicU64,
     /// How far background work has come; held while it works.
     pub(crate) chores: tokio::sync::Mutex<Chores>,
     /// Up to where the feed is that of merged partitions.
@@ -59,6 +57,8 @@ pub(crate) struct Partition {
     pub(crate) gate: Signal<State>,
     /// Who waits for changes.
     pub(crate) listeners: Arc<Listeners>,
+    /// The same, for storage.
+    pub(crate) follower: Arc<dyn Follow>,
     /// Set when a transaction has ended.
     pub(crate) released: Signal<()>,
     /// Present once others own the keys: whoever lets go of the partition last has its rows removed.
@@ -113,8 +113,9 @@ impl Partition {
             Some(stored) => Indexing::decode(&stored)?,
             None => Indexing::unknown(),
         };
-        let doomed = Arc::new(Doomed::read(&*view).await?);
+        let doomed = Doomed::read(&*view).await?;
         let dooms = AtomicU64::new(doomed.len() as u64);
+        let listeners = Arc::new(Listeners::since(head.lsn));
         let (writer, outlook) = Writer::new(head, history, doomed, indexing, view.commit());
         Ok(Arc::new(Self {
             number,
@@ -128,14 +129,14 @@ impl Partition {
             wants_bodies: AtomicUsize::new(0),
             dooms,
             absolved: AtomicU64::new(0),
-            durable: AtomicU64::new(head.lsn),
             chores: tokio::sync::Mutex::default(),
             seam,
             pieces,
             indexing: ArcSwapOption::empty(),
             looked: ArcSwapOption::empty(),
             gate: Signal::new(State::Open),
-            listeners: Arc::default(),
+            follower: listeners.clone(),
+            listeners,
             released: Signal::new(()),
             remover: OnceLock::new(),
         }))
@@ -144,7 +145,7 @@ impl Partition {
     /// The newest acknowledged LSN, and a view that has it.
     pub fn view(&self) -> (u64, Arc<dyn View>) {
         // In this order: an LSN read after the view could be newer than the view.
-        let lsn = self.durable.load(Ordering::Acquire);
+        let lsn = self.lsn();
         (lsn, self.owner.published())
     }
 
@@ -158,14 +159,7 @@ impl Partition {
 
     /// The newest acknowledged LSN.
     pub fn lsn(&self) -> u64 {
-        self.durable.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn durable_up_to(&self, lsn: u64) {
-        // Mostly it is said of a later one already, and to look costs less.
-        if self.durable.load(Ordering::Acquire) < lsn {
-            self.durable.fetch_max(lsn, Ordering::AcqRel);
-        }
+        self.listeners.lsn()
     }
 
     /// What the partition holds, writes under way included.

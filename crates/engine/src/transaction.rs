@@ -319,7 +319,7 @@ impl Ground {
             let mut draft = Draft::trial(
                 (self.lsn, self.number),
                 (self.head, self.history),
-                self.doomed.clone(),
+                &self.doomed,
                 &self.reads,
                 writes,
             );

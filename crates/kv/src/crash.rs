@@ -16,8 +16,8 @@ use tokio::sync::{oneshot, watch};
 
 use crate::versions::Versions;
 use crate::{
-    Claim, CommitNo, Epoch, Error, Keyspace, Limits, Op, Owner, PartitionId, Pending, Result,
-    Stores, Then, Ticket, View,
+    Claim, CommitNo, Epoch, Error, Follow, Keyspace, Limits, Note, Op, Owner, PartitionId, Pending,
+    Result, Stores, Then, Ticket, View,
 };
 
 const LIMITS: Limits = Limits { key_bytes: 8 << 10, value_bytes: 5 << 20, batch_bytes: 64 << 20 };
@@ -49,7 +49,7 @@ struct Queued {
     partition: PartitionId,
     batch: Vec<Op>,
     done: oneshot::Sender<Result<()>>,
-    then: Then,
+    then: Option<(Arc<dyn Follow>, Note)>,
 }
 
 impl Crashing {
@@ -98,7 +98,9 @@ impl Crashing {
         drop(state);
         for queued in kept {
             let _ = queued.done.send(Ok(()));
-            (queued.then)();
+            if let Some((follower, note)) = queued.then {
+                follower.durable(&[note]);
+            }
         }
         count
     }
@@ -157,13 +159,19 @@ impl Crashing {
         Ok(())
     }
 
-    fn submit(&self, owner: &CrashingOwner, batch: Vec<Op>, then: Then) -> Result<Ticket> {
+    fn submit(
+        &self,
+        owner: &CrashingOwner,
+        batch: Vec<Op>,
+        then: Option<Then<'_>>,
+    ) -> Result<Ticket> {
         let mut state = self.state();
         state.may_write(owner)?;
         let no = CommitNo(state.last.0 + 1);
         state.last = no;
         let (ticket, done) = Ticket::new(no);
         (owner.partition, &batch).hash(&mut state.submitted);
+        let then = then.map(|(follower, note)| (follower.clone(), note));
         state.queue.push_back(Queued { no, partition: owner.partition, batch, done, then });
         let auto = state.auto;
         drop(state);
@@ -251,7 +259,7 @@ impl Owner for CrashingOwner {
         self.epoch
     }
 
-    fn submit_then(&self, batch: Vec<Op>, then: Then) -> Result<Ticket> {
+    fn submit_then(&self, batch: Vec<Op>, then: Option<Then<'_>>) -> Result<Ticket> {
         LIMITS.check(&batch)?;
         self.stores.submit(self, batch, then)
     }
@@ -274,7 +282,7 @@ impl Owner for CrashingOwner {
         self.stores.state().may_write(self)?;
         let deletes = self.stores.versions.deletes(self.partition, keyspace, Some(below));
         if !deletes.is_empty() {
-            self.stores.submit(self, deletes, Box::new(|| {}))?;
+            self.stores.submit(self, deletes, None)?;
         }
         Ok(())
     }

@@ -36,6 +36,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 use tokio::sync::watch;
 
 /// A future of this crate. Local adapters know most answers at once.
@@ -75,8 +76,24 @@ impl<T> Future for Pending<'_, T> {
     }
 }
 
-/// What follows a batch; see [`Owner::submit_then`].
-pub type Then = Box<dyn FnOnce() + Send>;
+/// Is told what has become durable; see [`Owner::submit_then`].
+pub trait Follow: Send + Sync {
+    /// Batches are durable and published, and their tickets have been answered. These are the notes
+    /// that came with them, in their order. Called by whoever makes batches durable, so it must be short.
+    fn durable(&self, notes: &[Note]);
+}
+
+/// What a follower is told of a batch. Its meaning is the follower's own.
+#[derive(Debug, Clone, Default)]
+pub struct Note {
+    /// Something with an order.
+    pub number: u64,
+    /// What it is about.
+    pub marks: SmallVec<[u64; 1]>,
+}
+
+/// What follows a batch: who is told, and what.
+pub type Then<'a> = (&'a Arc<dyn Follow>, Note);
 
 /// Result of a storage call.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -228,13 +245,12 @@ pub trait Owner: Send + Sync {
 
     /// Takes the next place in the order. Never waits for I/O; [`Error::Busy`] is back-pressure.
     fn submit(&self, batch: Vec<Op>) -> Result<Ticket> {
-        self.submit_then(batch, Box::new(|| {}))
+        self.submit_then(batch, None)
     }
 
-    /// The same, and calls `then` once the batch is durable and published and its ticket has been
-    /// answered, whether or not anybody holds that. Not if it fails. Whoever makes batches durable
-    /// calls it, so it must be short.
-    fn submit_then(&self, batch: Vec<Op>, then: Then) -> Result<Ticket>;
+    /// The same, with a follower that is told once the batch is durable, whether or not anybody holds
+    /// the ticket. Not if it fails.
+    fn submit_then(&self, batch: Vec<Op>, then: Option<Then<'_>>) -> Result<Ticket>;
 
     /// The newest durable state.
     fn published(&self) -> Arc<dyn View>;

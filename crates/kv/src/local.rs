@@ -280,11 +280,7 @@ impl Local {
                 if ops.is_empty() {
                     break;
                 }
-                self.shared
-                    .queue
-                    .submit(&partition, epoch, &ops, Box::new(|| {}))?
-                    .durable()
-                    .await?;
+                self.shared.queue.submit(&partition, epoch, &ops, None)?.durable().await?;
             }
         }
         self.shared.chores.look();
@@ -365,7 +361,7 @@ impl Owner for LocalOwner {
         self.epoch
     }
 
-    fn submit_then(&self, batch: Vec<Op>, then: Then) -> Result<Ticket> {
+    fn submit_then(&self, batch: Vec<Op>, then: Option<Then<'_>>) -> Result<Ticket> {
         LIMITS.check(&batch)?;
         self.shared.queue.submit(&self.partition, self.epoch, &batch, then)
     }

@@ -9,9 +9,12 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use smallvec::smallvec;
+use tokio::sync::mpsc;
 
 use crate::{
-    Claim, Epoch, Error, Keyspace, Op, Owner, PartitionId, Scan, Stores, Then, Ticket, View,
+    Claim, CommitNo, Epoch, Error, Follow, Keyspace, Note, Op, Owner, PartitionId, Scan, Stores,
+    Ticket, View,
 };
 
 /// An adapter under test.
@@ -55,7 +58,7 @@ pub async fn all(make: impl Fn() -> Box<dyn Subject>) {
     scans_are_in_byte_order(&mut *make()).await;
     the_last_operation_of_a_batch_wins(&mut *make()).await;
     what_is_there_is_not_lacking(&mut *make()).await;
-    what_follows_a_batch_is_called_once_it_can_be_read(&mut *make()).await;
+    who_follows_a_batch_is_told_once_it_can_be_read(&mut *make()).await;
     rows_deleted_once_stay_deleted(&mut *make()).await;
     partitions_are_apart(&mut *make()).await;
     too_large_is_refused(&mut *make()).await;
@@ -280,22 +283,52 @@ pub async fn what_is_there_is_not_lacking(subject: &mut dyn Subject) {
     }
 }
 
+/// Hands on what it is told, with the state that can be read then.
+struct Followed {
+    owner: Arc<dyn Owner>,
+    told: mpsc::UnboundedSender<(CommitNo, Note)>,
+}
+
+impl Followed {
+    fn of(owner: &Arc<dyn Owner>) -> (Arc<dyn Follow>, mpsc::UnboundedReceiver<(CommitNo, Note)>) {
+        let (told, all) = mpsc::unbounded_channel();
+        (Arc::new(Self { owner: owner.clone(), told }), all)
+    }
+}
+
+impl Follow for Followed {
+    fn durable(&self, notes: &[Note]) {
+        for note in notes {
+            self.told.send((self.owner.published().commit(), note.clone())).unwrap();
+        }
+    }
+}
+
 /// And never if the batch fails, as one of a fenced owner does.
-pub async fn what_follows_a_batch_is_called_once_it_can_be_read(subject: &mut dyn Subject) {
+pub async fn who_follows_a_batch_is_told_once_it_can_be_read(subject: &mut dyn Subject) {
     let owner = open(subject, ONE).await;
-    let (called, mut calls) = tokio::sync::mpsc::unbounded_channel();
-    let then = || -> Then {
-        let (owner, called) = (owner.clone(), called.clone());
-        Box::new(move || called.send(owner.published().commit()).unwrap())
-    };
-    let ticket = owner.submit_then(vec![put(Keyspace::Docs, "a", "1")], then()).unwrap();
-    let no = ticket.no();
-    // Nobody has to wait for the ticket.
-    drop(ticket);
-    assert!(calls.recv().await.unwrap() >= no);
+    let (one, mut told) = Followed::of(&owner);
+    let (two, mut told_two) = Followed::of(&owner);
+    let batch = || vec![put(Keyspace::Docs, "a", "1")];
+    let note = |number| Note { number, marks: smallvec![number + 1, number + 2] };
+    let mut last = CommitNo(0);
+    for n in 0..30 {
+        let follower = if n % 5 == 4 { &two } else { &one };
+        // Nobody has to wait for a ticket, nor to follow.
+        let then = (n % 3 < 2).then(|| (follower, note(n)));
+        last = owner.submit_then(batch(), then).unwrap().no();
+    }
+    owner.submit(batch()).unwrap().durable().await.unwrap();
+    for (told, fifth) in [(&mut told, false), (&mut told_two, true)] {
+        for n in (0..30).filter(|n| n % 3 < 2 && (n % 5 == 4) == fifth) {
+            let (commit, told) = told.recv().await.unwrap();
+            assert!(commit.0 >= last.0 - (29 - n));
+            assert_eq!((told.number, &told.marks[..]), (n, &[n + 1, n + 2][..]));
+        }
+    }
     let _newer = open(subject, ONE).await;
-    assert!(owner.submit_then(vec![put(Keyspace::Docs, "a", "2")], then()).is_err());
-    assert!(calls.try_recv().is_err());
+    assert!(owner.submit_then(batch(), Some((&one, note(0)))).is_err());
+    assert!(told.try_recv().is_err() && told_two.try_recv().is_err());
 }
 
 /// A row that is deleted and put again within one batch, or one group, has still been put once

@@ -1,6 +1,6 @@
 //! A decision in the making.
 
-use std::sync::Arc;
+use std::borrow::Cow;
 
 use bytes::{BufMut as _, Bytes};
 use kv::Keyspace;
@@ -31,7 +31,7 @@ pub(crate) struct Draft<'a> {
     /// Versions added to the feed within this commit.
     pub versions: u16,
     /// Partition keys whose items are gone, as they will be.
-    pub doomed: Arc<Doomed>,
+    pub doomed: Cow<'a, Doomed>,
     pub(super) overlay: Option<&'a Overlay>,
     pub(super) reads: &'a Places<Option<Bytes>>,
     /// A key it looked at that has not been read yet.
@@ -52,7 +52,7 @@ impl<'a> Draft<'a> {
     pub fn trial(
         (lsn, number): (u64, u32),
         (head, history): (Head, History),
-        doomed: Arc<Doomed>,
+        doomed: &'a Doomed,
         reads: &'a Places<Option<Bytes>>,
         writes: Places<Write>,
     ) -> Self {
@@ -63,7 +63,7 @@ impl<'a> Draft<'a> {
             number,
             places: 0,
             versions: 0,
-            doomed,
+            doomed: Cow::Borrowed(doomed),
             overlay: None,
             reads,
             missing: None,

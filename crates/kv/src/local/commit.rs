@@ -53,18 +53,8 @@ impl Finish {
     fn acknowledge(&self, group: &mut Group) {
         self.groups.fetch_add(1, Ordering::Relaxed);
         self.commits.fetch_add(group.entries.len() as u64, Ordering::Relaxed);
-        for (i, entry) in group.entries.iter().enumerate() {
-            let (partition, next) = (group.partition(entry), group.entries.get(i + 1));
-            if next.is_none_or(|next| group.partition(next).id != partition.id) {
-                partition.durable.send_replace(entry.no);
-            }
-        }
         self.queue.free(group.entries.iter().map(Entry::bytes).sum());
-        for entry in group.entries.drain(..) {
-            // Nobody has to wait for a ticket.
-            let _ = entry.done.send(Ok(()));
-            (entry.then)();
-        }
+        group.acknowledge();
     }
 
     /// After this nothing is acknowledged any more: what the disk holds is not known.

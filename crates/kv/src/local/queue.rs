@@ -10,10 +10,11 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 use tokio::sync::{oneshot, watch};
 
 use super::format::{RECORD_HEADER_BYTES, RecordKind, push_ops};
-use crate::{Claim, CommitNo, Epoch, Error, Op, PartitionId, Result, Then, Ticket};
+use crate::{Claim, CommitNo, Epoch, Error, Follow, Note, Op, PartitionId, Result, Then, Ticket};
 
 /// Most bytes that are written and synced at once.
 const GROUP_BYTES: usize = 16 << 20;
@@ -44,15 +45,16 @@ impl Partition {
 pub(crate) struct Entry {
     pub no: CommitNo,
     pub kind: RecordKind,
-    /// The number of its partition within the group.
-    partition: u32,
+    /// The number of its source within the group.
+    source: u32,
     pub epoch: Epoch,
     pub body_bytes: usize,
     pub body_crc: u32,
     /// The body, where it is not in the buffer of its group.
     pub alone: Option<Bytes>,
     pub done: oneshot::Sender<Result<()>>,
-    pub then: Then,
+    /// For whoever follows.
+    pub note: Note,
 }
 
 impl Entry {
@@ -66,32 +68,52 @@ impl Entry {
     }
 }
 
+/// Where batches come from.
+#[derive(Clone)]
+pub(crate) struct Source {
+    pub partition: Arc<Partition>,
+    pub follower: Option<Arc<dyn Follow>>,
+}
+
+impl Source {
+    fn is(&self, partition: &Arc<Partition>, follower: Option<&Arc<dyn Follow>>) -> bool {
+        let followed = match (&self.follower, follower) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (one, other) => one.is_none() && other.is_none(),
+        };
+        followed && Arc::ptr_eq(&self.partition, partition)
+    }
+}
+
 /// Batches that are written together.
 #[derive(Default)]
 pub(crate) struct Group {
     pub entries: Vec<Entry>,
     /// For each of them room for its header, and its body unless that stands alone.
     pub buffer: Vec<u8>,
-    /// What the entries are of. Held once for many of them: to count who holds one costs every writer.
-    partitions: Vec<Arc<Partition>>,
+    /// Where the entries come from. Held once for many of them: to count who holds one costs every writer.
+    sources: Vec<Source>,
+    /// Of entries that were acknowledged.
+    notes: Vec<Note>,
 }
 
-/// How many of a group's partitions are looked through for the one of a new entry.
-const PARTITIONS_SOUGHT: usize = 8;
+/// How many of a group's sources are looked through for the one of a new entry.
+const SOURCES_SOUGHT: usize = 8;
 
 impl Group {
     /// What an entry is of.
     pub(crate) fn partition(&self, entry: &Entry) -> &Arc<Partition> {
-        &self.partitions[entry.partition as usize]
+        &self.sources[entry.source as usize].partition
     }
 
-    /// The number of a partition within the group, from now on at the latest.
-    fn number_of(&mut self, partition: &Arc<Partition>) -> u32 {
-        let from = self.partitions.len().saturating_sub(PARTITIONS_SOUGHT);
-        let known = self.partitions[from..].iter().position(|known| Arc::ptr_eq(known, partition));
-        let number = known.map_or(self.partitions.len(), |known| from + known);
+    /// The number of a source within the group, from now on at the latest.
+    fn number_of(&mut self, partition: &Arc<Partition>, follower: Option<&Arc<dyn Follow>>) -> u32 {
+        let from = self.sources.len().saturating_sub(SOURCES_SOUGHT);
+        let known = self.sources[from..].iter().position(|known| known.is(partition, follower));
+        let number = known.map_or(self.sources.len(), |known| from + known);
         if known.is_none() {
-            self.partitions.push(partition.clone());
+            let (partition, follower) = (partition.clone(), follower.cloned());
+            self.sources.push(Source { partition, follower });
         }
         number as u32
     }
@@ -118,19 +140,19 @@ impl Group {
         self.entries.iter().map(Entry::buffered).sum()
     }
 
-    /// Lets go of the partitions before those that its entries are of.
-    fn forget_partitions(&mut self) {
-        let all = self.partitions.len() as u32;
-        let first = self.entries.iter().map(|entry| entry.partition).min().unwrap_or(all);
-        self.partitions.drain(..first as usize);
-        self.entries.iter_mut().for_each(|entry| entry.partition -= first);
+    /// Lets go of the sources before those that its entries come from.
+    fn forget_sources(&mut self) {
+        let all = self.sources.len() as u32;
+        let first = self.entries.iter().map(|entry| entry.source).min().unwrap_or(all);
+        self.sources.drain(..first as usize);
+        self.entries.iter_mut().for_each(|entry| entry.source -= first);
     }
 
     /// Takes out the entries of a partition.
     fn take_out(&mut self, partition: PartitionId) -> Vec<Entry> {
         let mut taken = Vec::new();
-        let Self { entries, buffer, partitions } = std::mem::take(self);
-        self.partitions = partitions;
+        let Self { entries, buffer, sources, notes } = std::mem::take(self);
+        (self.sources, self.notes) = (sources, notes);
         let mut rest = &buffer[..];
         for entry in entries {
             let (own, others) = rest.split_at(entry.buffered());
@@ -142,8 +164,34 @@ impl Group {
                 self.buffer.extend_from_slice(own);
             }
         }
-        self.forget_partitions();
+        self.forget_sources();
         taken
+    }
+
+    /// Says that all of it is durable and published.
+    pub(crate) fn acknowledge(&mut self) {
+        let Self { entries, sources, notes, .. } = self;
+        let runs = entries.chunk_by(|one, next| one.source == next.source);
+        let runs: SmallVec<[_; 8]> = runs
+            .map(|run| {
+                let source = &sources[run[0].source as usize];
+                source.partition.durable.send_replace(run[run.len() - 1].no);
+                (source, run.len())
+            })
+            .collect();
+        for entry in entries.drain(..) {
+            // Nobody has to wait for a ticket.
+            let _ = entry.done.send(Ok(()));
+            notes.push(entry.note);
+        }
+        let mut notes = &notes[..];
+        for (source, entries) in runs {
+            let (own, others) = notes.split_at(entries);
+            notes = others;
+            if let Some(follower) = &source.follower {
+                follower.durable(own);
+            }
+        }
     }
 
     /// Makes room for the next ones.
@@ -152,8 +200,10 @@ impl Group {
         self.entries.shrink_to(ENTRIES_KEPT);
         self.buffer.clear();
         self.buffer.shrink_to(BUFFER_KEPT_BYTES);
-        self.partitions.clear();
-        self.partitions.shrink_to(ENTRIES_KEPT);
+        self.sources.clear();
+        self.sources.shrink_to(ENTRIES_KEPT);
+        self.notes.clear();
+        self.notes.shrink_to(ENTRIES_KEPT);
     }
 }
 
@@ -194,7 +244,7 @@ impl Queue {
         partition: &Arc<Partition>,
         epoch: Epoch,
         ops: &[Op],
-        then: Then,
+        then: Option<Then<'_>>,
     ) -> Result<Ticket> {
         BODY.with_borrow_mut(|body| {
             body.clear();
@@ -237,10 +287,10 @@ impl Queue {
         let epoch = Epoch(now.0 + 1);
         partition.epoch.store(epoch.0, Ordering::Release);
         let fenced = waiting.group.take_out(partition.id);
-        let (nothing, then) = (&mut Vec::new(), Box::new(|| {}));
+        let nothing = &mut Vec::new();
         let crc = crc32fast::hash(nothing);
         let ticket =
-            self.push(&mut waiting, RecordKind::Claim, (partition, epoch), (nothing, crc), then);
+            self.push(&mut waiting, RecordKind::Claim, (partition, epoch), (nothing, crc), None);
         drop(waiting);
         self.refuse(fenced, &Error::Fenced);
         Ok((epoch, ticket))
@@ -268,10 +318,10 @@ impl Queue {
         if count == all.entries.len() {
             std::mem::swap(all, group);
         } else {
-            group.partitions.extend_from_slice(&all.partitions);
+            group.sources.extend_from_slice(&all.sources);
             group.entries.extend(all.entries.drain(..count));
             group.buffer.extend(all.buffer.drain(..group.bytes()));
-            all.forget_partitions();
+            all.forget_sources();
         }
         true
     }
@@ -308,13 +358,15 @@ impl Queue {
         kind: RecordKind,
         (partition, epoch): (&Arc<Partition>, Epoch),
         (body, body_crc): (&mut Vec<u8>, u32),
-        then: Then,
+        then: Option<Then<'_>>,
     ) -> Ticket {
         let no = CommitNo(waiting.last.0 + 1);
         waiting.last = no;
         let (ticket, done) = Ticket::new(no);
         let body_bytes = body.len();
-        let partition = waiting.group.number_of(partition);
+        let (follower, note) = then.unzip();
+        let source = waiting.group.number_of(partition, follower);
+        let note = note.unwrap_or_default();
         let Group { entries, buffer, .. } = &mut waiting.group;
         buffer.extend_from_slice(&[0; RECORD_HEADER_BYTES]);
         let alone = match body_bytes {
@@ -324,7 +376,7 @@ impl Queue {
             }
             _ => Some(Bytes::from(std::mem::take(body))),
         };
-        let entry = Entry { no, kind, partition, epoch, body_bytes, body_crc, alone, done, then };
+        let entry = Entry { no, kind, source, epoch, body_bytes, body_crc, alone, done, note };
         self.bytes.fetch_add(entry.bytes(), Ordering::AcqRel);
         entries.push(entry);
         if waiting.idle {
@@ -354,14 +406,14 @@ mod tests {
 
     #[test]
     fn entries_are_of_their_partitions_however_many_there_are() {
-        for count in [1, PARTITIONS_SOUGHT as u64, 3 * PARTITIONS_SOUGHT as u64] {
+        for count in [1, SOURCES_SOUGHT as u64, 3 * SOURCES_SOUGHT as u64] {
             let queue = Queue::new(CommitNo(0), usize::MAX);
             let partition = |n| Arc::new(Partition::new(PartitionId(n), Epoch(1)));
             let partitions: Vec<_> = (0..count).map(partition).collect();
             let submit = |partition: &Arc<Partition>, value: &str| {
                 let value = Bytes::copy_from_slice(value.as_bytes());
                 let ops = [Op::Put(Keyspace::Meta, Bytes::from_static(b"k"), value)];
-                queue.submit(partition, partition.epoch(), &ops, Box::new(|| {})).unwrap()
+                queue.submit(partition, partition.epoch(), &ops, None).unwrap()
             };
             let mut tickets = Vec::new();
             for n in 0..5 * count {
@@ -378,9 +430,9 @@ mod tests {
                 let of = format!("for {}", group.partition(entry).id.0);
                 assert!(group.body(header, entry).ends_with(of.as_bytes()), "{of}");
             }
-            assert!(group.partitions.len() as u64 <= 6 * count + 2);
+            assert!(group.sources.len() as u64 <= 6 * count + 2);
             group.clear();
-            assert!(group.partitions.is_empty());
+            assert!(group.sources.is_empty());
         }
     }
 
@@ -388,14 +440,14 @@ mod tests {
     fn a_backlog_that_lasts_holds_no_more_partitions_than_it_has_entries() {
         let queue = Queue::new(CommitNo(0), usize::MAX);
         let partition = |n| Arc::new(Partition::new(PartitionId(n), Epoch(1)));
-        let partitions: Vec<_> = (0..3 * PARTITIONS_SOUGHT as u64).map(partition).collect();
+        let partitions: Vec<_> = (0..3 * SOURCES_SOUGHT as u64).map(partition).collect();
         let value = Bytes::from(vec![7; GROUP_BYTES / 10]);
         let mut rotating = partitions.iter().cycle();
         let mut group = Group::default();
         for _ in 0..30 {
             for partition in rotating.by_ref().take(15) {
                 let put = Op::Put(Keyspace::Meta, Bytes::from_static(b"k"), value.clone());
-                queue.submit(partition, Epoch(1), &[put], Box::new(|| {})).unwrap();
+                queue.submit(partition, Epoch(1), &[put], None).unwrap();
             }
             assert!(queue.take(&mut group));
             let last = group.entries.iter().map(|entry| group.partition(entry).id.0);
@@ -403,8 +455,8 @@ mod tests {
             assert!(last.eq((first..).map(|n| n % 24).take(group.entries.len())));
             group.clear();
             let waiting = queue.waiting();
-            let Group { entries, partitions, .. } = &waiting.group;
-            assert!(partitions.len() <= entries.len() + PARTITIONS_SOUGHT);
+            let Group { entries, sources, .. } = &waiting.group;
+            assert!(sources.len() <= entries.len() + SOURCES_SOUGHT);
         }
     }
 }

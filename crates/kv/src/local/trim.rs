@@ -42,8 +42,7 @@ pub(crate) fn step(trim: &Trim) -> Result<Step> {
     if ops.is_empty() {
         return Ok(Step::Done);
     }
-    let ticket = match trim.shared.queue.submit(&trim.partition, trim.epoch, &ops, Box::new(|| {}))
-    {
+    let ticket = match trim.shared.queue.submit(&trim.partition, trim.epoch, &ops, None) {
         Err(Error::Busy) => return Ok(Step::Busy),
         other => other?,
     };
