@@ -339,3 +339,56 @@ async fn groups_of_many_items_are_counted_in_pieces() {
     let (rows, _) = page(&account.container(), &Scope::Everything, text, 10, None).await;
     assert_eq!(rows, [expected.len().to_string()]);
 }
+
+/// Items that are too large to be read all at once are read one after the other, and none is left out.
+#[tokio::test]
+async fn large_items_are_all_found() {
+    const LARGE: usize = 30;
+    let account = account().await;
+    let write = async |item: Value| {
+        let key = Some(PartitionKey(vec![Component::String("a".into())]));
+        let container = account.container();
+        let conditions = Conditions::default();
+        let written = container.upsert_item(key, item.to_string().into(), &conditions).await;
+        written.unwrap().result.unwrap();
+    };
+    for n in 0..LARGE {
+        let item = json!({"id": format!("large {n}"), "pk": "a", "kind": "large", "n": n, "one": 1,
+            "group": n % 3, "tags": ["t"], "text": "x".repeat(400_000)});
+        write(item).await;
+        for small in 0..10 {
+            let id = format!("small {n} {small}");
+            write(json!({"id": id, "pk": "a", "kind": "small", "n": 1_000 + n})).await;
+        }
+    }
+    let sum = (0..LARGE).sum::<usize>().to_string();
+    let each: Vec<String> = (0..LARGE).map(|n| n.to_string()).collect();
+    let cases: [(&str, &[String]); 10] = [
+        ("SELECT VALUE c.n FROM c WHERE c.kind = 'large'", &each),
+        ("SELECT VALUE c.n FROM c WHERE c.n < 30", &each),
+        ("SELECT VALUE c.n FROM c WHERE STARTSWITH(c.id, 'large')", &each),
+        ("SELECT VALUE c.n FROM c WHERE ARRAY_CONTAINS(c.tags, 't')", &each),
+        ("SELECT VALUE c.n FROM c WHERE c.kind = 'large' AND LENGTH(c.text) > 5", &each),
+        ("SELECT VALUE c.n FROM c WHERE c.kind = 'large' ORDER BY c.n", &each),
+        ("SELECT DISTINCT VALUE c.n FROM c WHERE c.kind = 'large'", &each),
+        ("SELECT VALUE c.n FROM c JOIN t IN c.tags WHERE c.kind = 'large'", &each),
+        ("SELECT VALUE SUM(c.n) FROM c WHERE c.kind = 'large'", &[sum]),
+        ("SELECT VALUE MAX(c.n) FROM c WHERE c.kind = 'large' AND c.one = 1", &["29".into()]),
+    ];
+    for (text, expected) in cases {
+        for items in [1_000, 7] {
+            let (mut rows, mut continuation) = (Vec::new(), None);
+            loop {
+                let container = account.container();
+                let scope = Scope::Everything;
+                let (more, next) = page(&container, &scope, text, items, continuation).await;
+                rows.extend(more);
+                continuation = next;
+                if continuation.is_none() {
+                    break;
+                }
+            }
+            assert_eq!(sorted(rows), sorted(expected.to_vec()), "{text}, {items} at a time");
+        }
+    }
+}

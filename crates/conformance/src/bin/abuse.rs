@@ -13,13 +13,15 @@ use conformance::wire::{Wire, signed};
 type Check = fn(&mut Host) -> Result<(), String>;
 
 /// What is tried, in order.
-const CHECKS: [(&str, Check); 15] = [
+const CHECKS: [(&str, Check); 17] = [
     ("a body cut short is not stored", cut_body),
     ("a request cut in its head does no harm", cut_head),
     ("bytes that are no HTTP are turned away", not_http),
     ("a content length that is no number is refused", bad_length),
     ("a body of 100 MB is refused before it is all there", huge_body),
     ("a chunked body without end is refused", endless_chunks),
+    ("a body in chunks is read", chunked_bodies),
+    ("a chunked body that breaks off is let go", cut_chunks),
     ("many large bodies at once are bounded", many_large_bodies),
     ("a very long path is refused", long_path),
     ("very long headers are refused", long_headers),
@@ -193,11 +195,50 @@ fn huge_body(host: &mut Host) -> Result<(), String> {
     Ok(())
 }
 
-fn endless_chunks(host: &mut Host) -> Result<(), String> {
-    let mut request = signed("POST", ITEMS, &[KEY], b"");
+/// The head of a request whose body comes in chunks.
+fn chunked(host: &Host, verb: &str, path: &str) -> String {
+    let mut request = signed(verb, path, &[KEY], b"");
     request.set("transfer-encoding", "chunked");
-    let head = String::from_utf8_lossy(&request.bytes(host.wire.host()))
-        .replace("content-length: 0\r\n", "");
+    String::from_utf8_lossy(&request.bytes(host.wire.host())).replace("content-length: 0\r\n", "")
+}
+
+fn chunked_bodies(host: &mut Host) -> Result<(), String> {
+    let get = chunked(host, "GET", &format!("{ITEMS}/1"));
+    expect(&raw(host, format!("{get}0\r\n\r\n").as_bytes())?, &[200])?;
+    for (pieces, pause) in [(1, false), (2, false), (7, true)] {
+        let body = format!(r#"{{"id":"{pieces} chunks","pk":"a"}}"#);
+        let mut parts = vec![chunked(host, "POST", ITEMS)];
+        for piece in body.as_bytes().chunks(body.len().div_ceil(pieces)) {
+            parts.push(format!("{:x}\r\n{}\r\n", piece.len(), String::from_utf8_lossy(piece)));
+        }
+        parts.push("0\r\n\r\n".to_owned());
+        let mut stream = open(host)?;
+        stream.set_nodelay(true).map_err(|error| error.to_string())?;
+        // At once, or each part by itself.
+        let sent = if pause { parts } else { vec![parts.concat()] };
+        for part in sent {
+            stream.write_all(part.as_bytes()).map_err(|error| error.to_string())?;
+        }
+        expect(&answer_of(stream)?, &[201])?;
+    }
+    Ok(())
+}
+
+fn cut_chunks(host: &mut Host) -> Result<(), String> {
+    let head = chunked(host, "POST", ITEMS);
+    let mut stream = open(host)?;
+    let part = format!("{head}5\r\n{{\"id\"\r\n");
+    stream.write_all(part.as_bytes()).map_err(|error| error.to_string())?;
+    stream.shutdown(std::net::Shutdown::Write).map_err(|error| error.to_string())?;
+    // It may be refused, or hear nothing: there is nobody who would read.
+    match answer_of(stream) {
+        Ok(answer) => expect(&answer, &[400]),
+        Err(_) => Ok(()),
+    }
+}
+
+fn endless_chunks(host: &mut Host) -> Result<(), String> {
+    let head = chunked(host, "POST", ITEMS);
     let mut stream = open(host)?;
     let reader = stream.try_clone().map_err(|error| error.to_string())?;
     let _ = stream.write_all(head.as_bytes());

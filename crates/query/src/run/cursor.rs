@@ -164,20 +164,28 @@ impl<'s, S: Source> Cursor<'s, S> {
         if let Some(tests) = &self.tests {
             tests.retain(&mut chunk.rows)?;
         }
-        let found = self.fetch(chunk).await?;
-        self.after = last.or(self.after.take());
-        Ok(found)
+        self.fetch_up_to(chunk, last).await
     }
 
-    async fn fetch(&mut self, mut chunk: Chunk<Entry>) -> Result<Vec<Found>> {
+    async fn fetch(&mut self, chunk: Chunk<Entry>) -> Result<Vec<Found>> {
+        let last = chunk.rows.last().cloned();
+        self.fetch_up_to(chunk, last).await
+    }
+
+    /// Fetches what entries stand for, of which the last one that was looked at is given.
+    async fn fetch_up_to(
+        &mut self,
+        mut chunk: Chunk<Entry>,
+        last: Option<Entry>,
+    ) -> Result<Vec<Found>> {
         let keys: Vec<Bytes> = chunk.rows.iter().map(|entry| entry.item.clone()).collect();
         let bodies = if keys.is_empty() { Vec::new() } else { self.source.fetch(&keys).await? };
-        // What did not come this time is found again after what did.
-        chunk.more |= bodies.len() < chunk.rows.len();
+        let all = bodies.len() == chunk.rows.len();
         chunk.rows.truncate(bodies.len());
-        self.ended = !chunk.more;
-        let Some(last) = chunk.rows.last() else { return Ok(Vec::new()) };
-        self.after = Some(last.clone());
+        // What did not come this time is found again after what did.
+        let last = if all { last } else { chunk.rows.last().cloned() };
+        self.after = last.or(self.after.take());
+        self.ended = all && !chunk.more;
         let found = |(entry, body): (Entry, Option<Bytes>)| {
             let document = Document { key: entry.item, body: body? };
             Some(Found { document, value: entry.value })

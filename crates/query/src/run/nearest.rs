@@ -55,9 +55,13 @@ impl<S: Source> Run<'_, S> {
             passed.extend_from_slice(items);
             return Ok(());
         }
-        for chunk in items.chunks(limits::CHUNK_DOCUMENTS) {
-            let bodies = self.source.fetch(chunk).await?;
-            for (item, body) in chunk.iter().zip(bodies) {
+        let mut rest = items;
+        while !rest.is_empty() {
+            let size = limits::CHUNK_DOCUMENTS.min(rest.len());
+            let bodies = self.source.fetch(&rest[..size]).await?;
+            let (fetched, others) = rest.split_at(bodies.len());
+            rest = others;
+            for (item, body) in fetched.iter().zip(bodies) {
                 let Some(body) = body else { continue };
                 metrics.documents += 1;
                 metrics.document_bytes += body.len() as u64;

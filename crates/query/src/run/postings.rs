@@ -103,8 +103,11 @@ impl<S: Source> Run<'_, S> {
         };
         let block = self.block();
         let (mut rows, mut bytes) = (Vec::new(), 0);
-        for chunk in order.chunks(limits::CHUNK_DOCUMENTS.min(wanted.max(1))) {
-            let bodies = self.source.fetch(chunk).await?;
+        let mut rest = &order[..];
+        while !rest.is_empty() {
+            let size = limits::CHUNK_DOCUMENTS.min(wanted.max(1)).min(rest.len());
+            let bodies = self.source.fetch(&rest[..size]).await?;
+            rest = &rest[bodies.len()..];
             for body in bodies.into_iter().flatten() {
                 sheet.metrics.documents += 1;
                 sheet.metrics.document_bytes += body.len() as u64;

@@ -129,25 +129,28 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     async fn read(&mut self) -> Result<Bytes> {
-        let announced = self.body.size_hint().exact().unwrap_or(limits::REQUEST_BYTES as u64);
-        let first = self.chunk(0).await?;
-        self.hold(announced).await;
+        let announced = self.body.size_hint().exact();
+        let Some(first) = self.chunk(0).await? else { return Ok(Bytes::new()) };
+        self.hold(announced.unwrap_or(limits::REQUEST_BYTES as u64)).await;
         // Most bodies come in one piece, which then needs no copy.
         if self.body.is_end_stream() {
             return Ok(first);
         }
         let mut whole = BytesMut::from(first);
-        while !self.body.is_end_stream() {
-            let chunk = self.chunk(whole.len()).await?;
+        // Of a body without a length the end is known only when it has come.
+        while let Some(chunk) = self.chunk(whole.len()).await? {
             whole.extend_from_slice(&chunk);
+        }
+        if announced.is_some_and(|announced| announced != whole.len() as u64) {
+            return Err(Error::bad_request("the body broke off: it is shorter than announced"));
         }
         Ok(whole.freeze())
     }
 
-    /// The next piece, or an empty one, after so many bytes.
-    async fn chunk(&mut self, before: usize) -> Result<Bytes> {
+    /// The next piece after so many bytes; none at the end.
+    async fn chunk(&mut self, before: usize) -> Result<Option<Bytes>> {
         let chunk = match self.body.frame().await {
-            None => return Ok(Bytes::new()),
+            None => return Ok(None),
             Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
             Some(Err(error)) => {
                 return Err(Error::bad_request(format!("the body broke off: {error}")));
@@ -156,7 +159,7 @@ impl Reader<'_> {
         if before + chunk.len() > limits::REQUEST_BYTES {
             return Err(too_large());
         }
-        Ok(chunk)
+        Ok(Some(chunk))
     }
 
     /// Takes memory for the whole body at once, so that bodies never wait for one another with
