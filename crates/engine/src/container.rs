@@ -185,6 +185,10 @@ impl Container {
                 Err(error) if error.fault == Fault::RangeGone => {
                     partition = self.partition_of(epk);
                 }
+                // Where its rows are being removed, there is nothing that could be tried again.
+                Err(error) if error.fault == Fault::Unavailable => {
+                    return (partition, self.check_alive().and(Err(error)));
+                }
                 done => {
                     if let Some(growth) = self.growth.get() {
                         growth.look(self, &partition);

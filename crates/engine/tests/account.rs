@@ -357,3 +357,30 @@ async fn bulk_operations_are_throttled_one_by_one() {
     }
     assert_eq!(found, [true; 20]);
 }
+
+/// A write that is under way when its container is deleted hears of that, not of storage.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn writes_to_a_deleted_container_find_none() {
+    let account = Account::new().await;
+    account.create("", Kind::Database, json!({"id": "db"})).await.unwrap();
+    let body = json!({"id": "c", "partitionKey": {"paths": ["/pk"]}});
+    for _ in 0..200 {
+        account.create("dbs/db", Kind::Container, body.clone()).await.unwrap();
+        let container = account.engine.container("db", "c").unwrap();
+        let writers = ["a", "b", "c"].map(|writer| {
+            let container = container.clone();
+            tokio::spawn(async move {
+                loop {
+                    if let Err(error) = put(&container, writer, "1").await {
+                        return error;
+                    }
+                }
+            })
+        });
+        account.engine.delete(&link("dbs/db/colls/c"), Conditions::default()).await.unwrap();
+        for writer in writers {
+            let error = writer.await.unwrap();
+            assert_eq!(error.fault, Fault::OwnerNotFound, "{error}");
+        }
+    }
+}
