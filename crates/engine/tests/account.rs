@@ -384,3 +384,22 @@ async fn writes_to_a_deleted_container_find_none() {
         }
     }
 }
+
+#[tokio::test]
+async fn no_more_than_25_containers_share_a_throughput() {
+    let account = Account::new().await;
+    account.create_with("", Kind::Database, json!({"id": "db"}), Some(400)).await.unwrap();
+    let make = async |n: usize, ru: Option<u32>| {
+        let body = json!({"id": n.to_string(), "partitionKey": {"paths": ["/pk"]}});
+        account.create_with("dbs/db", Kind::Container, body, ru).await.map(drop)
+    };
+    make(0, Some(400)).await.unwrap();
+    for n in 1..=25 {
+        make(n, None).await.unwrap();
+    }
+    let refused = make(26, None).await.unwrap_err();
+    assert_eq!(refused.fault, Fault::TooManySharers);
+    make(26, Some(400)).await.unwrap();
+    account.engine.delete(&link("dbs/db/colls/7"), Conditions::default()).await.unwrap();
+    make(27, None).await.unwrap();
+}

@@ -83,6 +83,8 @@ faults! {
     Expired = 403, 0, "Forbidden";
     /// A logical partition is full.
     PartitionFull = 403, 1014, "Forbidden";
+    /// As many containers share the throughput of a database as may.
+    TooManySharers = 403, 1019, "Forbidden";
     /// There is no such thing.
     NotFound = 404, 0, "NotFound";
     /// The session token is ahead of what this server has.

@@ -24,6 +24,8 @@ pub const BATCH_BYTES: usize = 2 * 1024 * 1024;
 pub const BATCH_RESULT_BYTES: usize = 4 * 1024 * 1024;
 /// Deletes by partition key that one partition may have under way.
 pub const KEY_DELETES: usize = 1000;
+/// Containers that share the throughput of their database.
+pub const SHARING_CONTAINERS: usize = 25;
 /// Writes of one script.
 pub const SCRIPT_WRITES: usize = 10_000;
 /// Bytes of the items that one script writes, added up.

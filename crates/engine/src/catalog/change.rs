@@ -339,10 +339,13 @@ impl Engine {
         owner_rid: &str,
         throughput: Option<Throughput>,
     ) -> Result<Option<Entry>> {
-        let shared = || self.state().offer_of(owner_rid).is_some();
+        let shared = self.state().offer_of(owner_rid);
         let throughput = match (target.kind, throughput) {
             (Kind::Database | Kind::Container, Some(throughput)) => throughput,
-            (Kind::Container, None) if !shared() => offer::DEFAULT,
+            (Kind::Container, None) => match shared {
+                None => offer::DEFAULT,
+                Some(shared) => return self.check_sharers(&shared.resource).map(|()| None),
+            },
             (_, None) => return Ok(None),
             (kind, Some(_)) => {
                 return Err(Error::bad_request(format!("a {} has no throughput", kind.noun())));
@@ -355,6 +358,20 @@ impl Engine {
         let rate = state::rate_of(&resource, &self.env, &self.options)?;
         let highest = throughput.ru_per_second();
         Ok(Some(Entry { highest, rate, ..plain(seq, resource) }))
+    }
+
+    fn check_sharers(&self, shared: &Resource) -> Result<()> {
+        if self.provisioned(shared).len() < limits::SHARING_CONTAINERS {
+            return Ok(());
+        }
+        Err(Error::new(
+            Fault::TooManySharers,
+            format!(
+                "{} containers share the throughput of the database, and no more can: give this \
+                 one a throughput of its own",
+                limits::SHARING_CONTAINERS
+            ),
+        ))
     }
 
     async fn new_container(
