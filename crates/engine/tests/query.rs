@@ -392,3 +392,51 @@ async fn large_items_are_all_found() {
         }
     }
 }
+
+/// The index holds the first 128 bytes of a text; one that has just those stands beside longer ones.
+#[tokio::test]
+async fn texts_that_are_just_not_cut_are_found_once() {
+    let account = account().await;
+    let mut items = Vec::new();
+    for (n, bytes) in (120..137).chain([128, 128, 200, 128]).enumerate() {
+        items.push(json!({"id": format!("{n:02}"), "pk": "a", "t": "x".repeat(bytes), "one": 1}));
+    }
+    // Enough others that the index is worth a look.
+    for n in 0..300 {
+        items.push(json!({"id": format!("other {n}"), "pk": "a", "t": n, "one": 0}));
+    }
+    for item in &items {
+        let key = Some(PartitionKey(vec![Component::String("a".into())]));
+        let container = account.container();
+        let conditions = Conditions::default();
+        let written = container.upsert_item(key, item.to_string().into(), &conditions).await;
+        written.unwrap().result.unwrap();
+    }
+    let number = |item: &Value| item["id"].as_str().unwrap().to_owned();
+    let xs =
+        items.iter().filter(|item| item["one"] == 1).map(|item| json!(number(item)).to_string());
+    let xs: Vec<String> = sorted(xs.collect());
+    let conditions = ["c.t > '' AND c.one = 1", "STARTSWITH(c.t, 'x')", "c.t >= 'x' AND c.t < 'y'"];
+    for condition in conditions {
+        for order in ["", " ORDER BY c.t", " ORDER BY c.t DESC"] {
+            for items in [1_000, 7, 3, 1] {
+                let text = format!("SELECT VALUE c.id FROM c WHERE {condition}{order}");
+                let (mut rows, mut continuation) = (Vec::new(), None);
+                loop {
+                    let (container, scope) = (account.container(), Scope::Everything);
+                    let (more, next) = page(&container, &scope, &text, items, continuation).await;
+                    rows.extend(more);
+                    continuation = next;
+                    if continuation.is_none() {
+                        break;
+                    }
+                }
+                assert_eq!(sorted(rows), xs, "{text}, {items} at a time");
+            }
+        }
+    }
+    let sum = "SELECT VALUE SUM(c.one) FROM c WHERE c.t > ''";
+    let container = account.container();
+    let (rows, _) = page(&container, &Scope::Everything, sum, 10, None).await;
+    assert_eq!(rows, [xs.len().to_string()]);
+}

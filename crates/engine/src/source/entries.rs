@@ -157,7 +157,11 @@ impl Snapshot<'_> {
                 let row = RowKey::read(row_key).ok_or_else(|| keys::corrupt("an index row"))?;
                 if let Some(end) = lookup.alike(row_key, &row) {
                     let run = key::beginning(row_key[..end].to_vec());
-                    found.extend(self.alike(part, lookup, &run).await?);
+                    // A text of just the length at which others are cut stands before them, and is of the run.
+                    let seen = found.last().or(rows.last()).cloned();
+                    let mut alike = self.alike(part, lookup, &run).await?;
+                    alike.retain(|one| seen.as_ref().is_none_or(|seen| lookup.before(seen, one)));
+                    found.extend(alike);
                     // Behind the run, which may be longer than the chunk.
                     next = turned(if lookup.reverse { run.0 } else { run.1 });
                     break;

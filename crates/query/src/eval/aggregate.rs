@@ -28,14 +28,17 @@ pub(crate) struct Extreme {
     largest: bool,
     /// Undefined before the first.
     value: Value<'static>,
+    /// What the heaviest that it ever was takes.
+    weight: usize,
     /// Whether something came that has no order.
     spoiled: bool,
 }
 
 impl Accumulator {
     pub(crate) fn new(aggregate: Aggregate) -> Self {
-        let extreme =
-            |largest| Self::Extreme(Extreme { largest, value: Value::Undefined, spoiled: false });
+        let extreme = |largest| {
+            Self::Extreme(Extreme { largest, value: Value::Undefined, weight: 0, spoiled: false })
+        };
         match aggregate {
             Aggregate::Count => Self::Count(0),
             Aggregate::CountIf => Self::CountIf(0),
@@ -62,7 +65,7 @@ impl Accumulator {
             Self::Average(state) => {
                 *state = state.zip(value.as_f64()).map(|((sum, n), number)| (sum + number, n + 1));
             }
-            Self::Extreme(extreme) => extreme.add(value),
+            Self::Extreme(extreme) => return Ok(extreme.add(value)),
             Self::List(list, weight) => return push(list, value, weight),
             Self::Set(list, seen, weight) => {
                 let mut identity = Vec::new();
@@ -101,7 +104,8 @@ impl Accumulator {
 }
 
 impl Extreme {
-    fn add(&mut self, value: Value<'_>) {
+    /// Answers by how many bytes it grew.
+    fn add(&mut self, value: Value<'_>) -> usize {
         if matches!(value.kind(), Type::Array | Type::Object) {
             self.spoiled = true;
         }
@@ -110,6 +114,9 @@ impl Extreme {
         if !self.spoiled && (better || self.value.is_undefined()) {
             self.value = value.into_owned();
         }
+        let before = self.weight;
+        self.weight = before.max(self.value.weight());
+        self.weight - before
     }
 }
 
@@ -129,6 +136,7 @@ impl Accumulator {
     pub(crate) fn weight(&self) -> usize {
         match self {
             Self::List(_, weight) | Self::Set(_, _, weight) => *weight,
+            Self::Extreme(extreme) => extreme.weight,
             _ => 0,
         }
     }

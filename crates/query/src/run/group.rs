@@ -14,6 +14,7 @@ use super::place::{foreign, shortened};
 use super::stream::Seen;
 use super::{Page, Place, Run, Sheet};
 use crate::bound::Grouping;
+use crate::error::too_much;
 use crate::eval::Frame;
 use crate::eval::block::{GROUP_BYTES, Group};
 use crate::eval::rows::Rows;
@@ -66,6 +67,9 @@ impl<S: Source> Run<'_, S> {
                     self.breathe().await?;
                 }
             }
+        }
+        if remake && groups.cut.is_some() {
+            return Err(too_much("bytes of groups that are to be DISTINCT", limits::MEMORY_BYTES));
         }
         self.give(grouping, groups, after.filter(|_| remake), sheet)
     }
@@ -234,6 +238,7 @@ impl<S: Source> Run<'_, S> {
         let count = groups.groups.len();
         let cut = groups.cut.is_some();
         for (at, (identity, group)) in groups.groups.into_iter().enumerate() {
+            self.context.budget.begin_row();
             grouping.place(group, &mut frame);
             let value = block.output(&mut frame)?;
             let new = match &mut seen {
@@ -285,7 +290,7 @@ impl Groups {
         if given || given_up {
             return None;
         }
-        let size = identity.len() * 2 + GROUP_BYTES;
+        let size = held(&identity, &keys);
         Some(self.groups.entry(identity).or_insert_with(|| {
             self.bytes += size;
             grouping.begin(keys)
@@ -309,8 +314,13 @@ impl Groups {
     fn give_up_last(&mut self) {
         let Some((identity, group)) = self.groups.pop_last() else { return };
         let grown: usize = group.accumulators.iter().map(|a| a.weight()).sum();
-        let size = identity.len() * 2 + GROUP_BYTES + grown;
-        self.bytes = self.bytes.saturating_sub(size);
+        self.bytes = self.bytes.saturating_sub(held(&identity, &group.keys) + grown);
         self.cut = Some(identity);
     }
+}
+
+/// What a group takes before anything is added to it.
+fn held(identity: &[u8], keys: &[Value<'static>]) -> usize {
+    let keys: usize = keys.iter().map(Value::weight).sum();
+    identity.len() * 2 + keys + GROUP_BYTES
 }

@@ -219,7 +219,13 @@ impl<S: Source> Run<'_, S> {
                 return Ok(true);
             }
         }
-        Ok(self.breathe().await? && after.is_some())
+        let over = self.breathe().await?;
+        if over {
+            // Whatever has become of the item, the next page begins behind it.
+            let item = found.document.key.clone();
+            *after = Some(Rank { key, item, row: ALL_ROWS, backwards });
+        }
+        Ok(over)
     }
 
     /// Passes over all items, each keeping the best rows after those given, of the part and with ties
@@ -256,7 +262,9 @@ impl<S: Source> Run<'_, S> {
         sheet: &mut Sheet,
     ) -> Result<(Vec<Kept>, bool)> {
         let mut best: BinaryHeap<Kept> = BinaryHeap::new();
-        let (mut bytes, mut cut) = (0, false);
+        // From the best that was given up on, all are left to later passes: behind it nothing is kept.
+        let (mut bytes, mut cut) = (0, None::<Rank>);
+        let mut more = false;
         let mut cursor = self.heap(&self.plan.access);
         while !cursor.has_ended() {
             let chunk = cursor.next(&mut sheet.metrics).await?;
@@ -267,8 +275,11 @@ impl<S: Source> Run<'_, S> {
                     if after.is_some_and(|after| rank <= *after) {
                         return Ok(());
                     }
-                    if best.len() >= room && best.peek().is_some_and(|worst| rank > worst.rank) {
-                        cut = true;
+                    let full = best.len() >= room;
+                    if cut.as_ref().is_some_and(|cut| rank >= *cut)
+                        || full && best.peek().is_some_and(|worst| rank > worst.rank)
+                    {
+                        more = true;
                         return Ok(());
                     }
                     let mut row = Vec::new();
@@ -278,9 +289,10 @@ impl<S: Source> Run<'_, S> {
                     }
                     // The worst goes while there are too many, or they take too much; one stays.
                     while best.len() > room || (bytes > limits::MEMORY_BYTES && best.len() > 1) {
-                        cut = true;
+                        more = true;
                         if let Some(worst) = best.pop() {
                             bytes -= worst.row.len() + worst.rank.key.len() + KEPT_BYTES;
+                            cut = Some(worst.rank);
                         }
                     }
                     Ok(())
@@ -288,7 +300,7 @@ impl<S: Source> Run<'_, S> {
                 self.breathe().await?;
             }
         }
-        Ok((best.into_sorted_vec(), cut))
+        Ok((best.into_sorted_vec(), more))
     }
 
     /// The rows of an item that pass the filter, each with its place in the order.

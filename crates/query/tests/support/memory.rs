@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use model::Result;
@@ -18,6 +19,9 @@ pub struct Memory {
     composites: Vec<Composite>,
     composite_entries: Vec<Vec<Entry>>,
     indexed: bool,
+    /// Pages end after so many breaths, if any.
+    pub page_breaths: usize,
+    breaths: AtomicUsize,
 }
 
 impl Memory {
@@ -207,6 +211,9 @@ impl Source for Memory {
     }
 
     async fn breathe(&self) -> Result<Breath> {
-        Ok(Breath::GoOn)
+        // Now and then the time of a page is over.
+        let breaths = self.breaths.fetch_add(1, Ordering::Relaxed) + 1;
+        let over = self.page_breaths > 0 && breaths.is_multiple_of(self.page_breaths);
+        Ok(if over { Breath::EndPage } else { Breath::GoOn })
     }
 }
