@@ -239,6 +239,20 @@ impl<'r, S: Source> Run<'r, S> {
         self.is_filtered(access) && self.block().from.is_empty() && !self.block().distinct
     }
 
+    /// The next of some items with their bodies, those that are gone left out. Of large ones fewer come
+    /// than were asked for; the others stay in the rest.
+    async fn fetch_next<'i>(
+        &self,
+        rest: &mut &'i [Bytes],
+        most: usize,
+    ) -> Result<Vec<(&'i Bytes, Bytes)>> {
+        let bodies = self.source.fetch(&rest[..most.min(rest.len())]).await?;
+        let (fetched, others) = rest.split_at(bodies.len());
+        *rest = others;
+        let found = fetched.iter().zip(bodies);
+        Ok(found.filter_map(|(item, body)| Some((item, body?))).collect())
+    }
+
     /// Lets others go on where it is time; true where the page should end.
     async fn breathe(&self) -> Result<bool> {
         if !self.context.budget.is_due() {

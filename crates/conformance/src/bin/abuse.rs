@@ -205,7 +205,7 @@ fn chunked(host: &Host, verb: &str, path: &str) -> String {
 fn chunked_bodies(host: &mut Host) -> Result<(), String> {
     let get = chunked(host, "GET", &format!("{ITEMS}/1"));
     expect(&raw(host, format!("{get}0\r\n\r\n").as_bytes())?, &[200])?;
-    for (pieces, pause) in [(1, false), (2, false), (7, true)] {
+    for (pieces, apart) in [(1, false), (2, false), (7, true)] {
         let body = format!(r#"{{"id":"{pieces} chunks","pk":"a"}}"#);
         let mut parts = vec![chunked(host, "POST", ITEMS)];
         for piece in body.as_bytes().chunks(body.len().div_ceil(pieces)) {
@@ -215,7 +215,7 @@ fn chunked_bodies(host: &mut Host) -> Result<(), String> {
         let mut stream = open(host)?;
         stream.set_nodelay(true).map_err(|error| error.to_string())?;
         // At once, or each part by itself.
-        let sent = if pause { parts } else { vec![parts.concat()] };
+        let sent = if apart { parts } else { vec![parts.concat()] };
         for part in sent {
             stream.write_all(part.as_bytes()).map_err(|error| error.to_string())?;
         }

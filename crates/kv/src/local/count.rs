@@ -27,10 +27,8 @@ use crate::{Error, Keyspace, Result};
 const STEP_ROWS: usize = 4096;
 
 /// Whether the live bytes in accounts are to be relied on.
-#[derive(Default)]
 pub(crate) enum Live {
     /// They are exact.
-    #[default]
     Known,
     /// A crash has left them wrong.
     Unknown,
@@ -86,9 +84,9 @@ impl Since {
 
 /// See the top of this file.
 pub(crate) struct Count {
-    pub tree: Arc<Tree>,
-    pub applier: Arc<Mutex<Applier>>,
-    pub flusher: Arc<Flusher>,
+    tree: Arc<Tree>,
+    applier: Arc<Mutex<Applier>>,
+    flusher: Arc<Flusher>,
     pass: Option<Pass>,
     /// Some rows cannot be read. Space is not given back, then.
     given_up: bool,

@@ -57,12 +57,7 @@ impl<S: Source> Run<'_, S> {
         }
         let mut rest = items;
         while !rest.is_empty() {
-            let size = limits::CHUNK_DOCUMENTS.min(rest.len());
-            let bodies = self.source.fetch(&rest[..size]).await?;
-            let (fetched, others) = rest.split_at(bodies.len());
-            rest = others;
-            for (item, body) in fetched.iter().zip(bodies) {
-                let Some(body) = body else { continue };
+            for (item, body) in self.fetch_next(&mut rest, limits::CHUNK_DOCUMENTS).await? {
                 metrics.documents += 1;
                 metrics.document_bytes += body.len() as u64;
                 self.context.budget.begin_row();

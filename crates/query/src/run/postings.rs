@@ -105,10 +105,8 @@ impl<S: Source> Run<'_, S> {
         let (mut rows, mut bytes) = (Vec::new(), 0);
         let mut rest = &order[..];
         while !rest.is_empty() {
-            let size = limits::CHUNK_DOCUMENTS.min(wanted.max(1)).min(rest.len());
-            let bodies = self.source.fetch(&rest[..size]).await?;
-            rest = &rest[bodies.len()..];
-            for body in bodies.into_iter().flatten() {
+            let most = limits::CHUNK_DOCUMENTS.min(wanted.max(1));
+            for (_, body) in self.fetch_next(&mut rest, most).await? {
                 sheet.metrics.documents += 1;
                 sheet.metrics.document_bytes += body.len() as u64;
                 self.context.budget.begin_row();
